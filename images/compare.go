@@ -30,14 +30,10 @@ func facts(ctx context.Context, s *contents.Session, img v1.Image) (map[string]a
 	if err != nil {
 		return nil, err
 	}
-	var files []*contents.Inode
-	for _, f := range t.Files((*contents.Inode).HasContent) {
-		files = append(files, f.Inode)
-	}
 	sums := map[*contents.Inode]string{}
-	err = t.Read(ctx, files, func(i *contents.Inode, r io.Reader) error {
+	err = t.Read(ctx, t.Files((*contents.Inode).HasContent), func(f *contents.Target, r io.Reader) error {
 		sum, _, err := v1.SHA256(blob.Reading{Ctx: ctx, Reader: r})
-		sums[i] = sum.String()
+		sums[f.Inode] = sum.String()
 		return err
 	})
 	all := map[string]any{}

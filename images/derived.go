@@ -16,6 +16,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 )
@@ -165,7 +166,7 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *chang
 			}
 			// Without an entrypoint the command becomes its arguments (image-spec config.md, Entrypoint and Cmd).
 			return blob.Edit(*o, "Entrypoint", func(e *[]string) error {
-				*e = append([]string{fallback.TracePath}, *e...)
+				*e = append([]string{addedfiles.TracePath}, *e...)
 				return nil
 			})
 		}))

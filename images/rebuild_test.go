@@ -17,7 +17,6 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -258,9 +257,6 @@ func TestEntrypoint(t *testing.T) {
 			delete(c.Config, "Labels")
 			if text := string(imagetest.Must[[]byte](t)(blob.EncodeJSON(c.Config))); traced != (text == want) {
 				t.Errorf("%s, traced %v: got %s", raw, traced, text)
-			}
-			if traced != fallback.EntrypointIsTraced(got) {
-				t.Errorf("%s, traced %v: entrypointIsTraced says otherwise", raw, traced)
 			}
 		}
 	}

@@ -66,9 +66,6 @@ func examine(ctx context.Context, s *contents.Session, src *source.Source, shim 
 	if err != nil || src.Image == nil {
 		return f, err
 	}
-	if program := fallback.EntryProgram(f.Config); program != "" {
-		f.Starts(program)
-	}
 	return f, shim.Find(ctx, f)
 }
 

@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/addedfiles"
 )
 
 // rebuildOptions are the choices of vfix rebuild.
@@ -122,7 +123,7 @@ func (o *output) fallback(f *contents.Fallback, dry bool) {
 	if !f.Wrapped {
 		return
 	}
-	o.Note("the entrypoint %srun under %s; programs started by 'docker exec' or a health check are not", would, fallback.TracePath)
+	o.Note("the entrypoint %srun under %s; programs started by 'docker exec' or a health check are not", would, addedfiles.TracePath)
 	for _, why := range f.Reasons {
 		o.Note("a preload does not reach %s", why)
 	}

@@ -118,12 +118,8 @@ type walk struct {
 
 // findings are about the files that may have call sites.
 func (w *walk) findings() *Findings {
-	var files []Target
-	for _, t := range w.found {
-		files = append(files, *t)
-	}
 	f := &Findings{}
-	for _, t := range sorted(files) {
+	for _, t := range sorted(w.found) {
 		var names []string
 		for _, name := range t.Names {
 			names = append(names, w.shown(name))
@@ -133,7 +129,7 @@ func (w *walk) findings() *Findings {
 	f.Passed = append(f.Passed, w.passed...)
 	slices.SortStableFunc(f.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
 	if w.Only != "" {
-		f.Library = len(files) > 0 && files[0].ELF.library
+		f.Library = len(w.found) > 0 && w.found[0].ELF.library
 	}
 	return f
 }

@@ -45,42 +45,19 @@ func Special(dir *os.File) bool {
 }
 
 // onlyRoot reports whether an error means that the caller may not set some metadata; EINVAL is an ID that the
-// caller's user namespace does not map (chown(2)).
+// caller's user namespace does not map (chown(2)), ENOTSUP a kind of xattr or file that the file system does not have.
 func onlyRoot(err error) bool {
-	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL)
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP)
 }
 
 // give sets all metadata except the times on an open file or directory: POSIX ACLs, security.capability and
 // security.selinux are xattrs. The owner comes first, as chown clears the setuid bit and security.capability
 // (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). It omits metadata that only root may set, and
-// returns it.
+// returns it; with another owner a file has no setuid, setgid and sticky bits.
 func (e *Entry) give(to *os.File) (lost []string, err error) {
-	fd := int(to.Fd())
-	if lost, err = e.giveOwner(to.Chown, func(mode uint32) error { return unix.Fchmod(fd, mode) }); err != nil {
-		return nil, err
-	}
-	for _, name := range e.xattrs() {
-		value := e.PAXRecords[blob.XattrPrefix+name]
-		if is, err := filecopy.GetXattr(fd, name); err == nil && string(is) == value {
-			continue
-		}
-		err := unix.Fsetxattr(fd, name, []byte(value), 0)
-		switch {
-		case onlyRoot(err) || errors.Is(err, unix.ENOTSUP):
-			lost = append(lost, name)
-		case err != nil:
-			return nil, fmt.Errorf("keep xattr %s: %w", name, err)
-		}
-	}
-	return lost, nil
-}
-
-// giveOwner sets the owner and the mode of a file that is the caller's. It omits an owner that only root may set, and returns it; with
-// another owner a file has no setuid, setgid and sticky bits.
-func (e *Entry) giveOwner(chown func(uid, gid int) error, chmod func(mode uint32) error) (lost []string, err error) {
 	const setID, noPrivileges = 0o6000, 0o777
-	err = chown(e.Uid, e.Gid)
-	mode, owner := uint32(e.Mode), fmt.Sprintf("%d:%d", e.Uid, e.Gid)
+	fd, mode, owner := int(to.Fd()), uint32(e.Mode), fmt.Sprintf("%d:%d", e.Uid, e.Gid)
+	err = to.Chown(e.Uid, e.Gid)
 	switch {
 	case err == nil:
 	case !onlyRoot(err):
@@ -88,7 +65,7 @@ func (e *Entry) giveOwner(chown func(uid, gid int) error, chmod func(mode uint32
 	case e.Uid == os.Geteuid():
 		lost = []string{LostGroup + fmt.Sprint(e.Gid)}
 	default:
-		_ = chown(-1, e.Gid) // if it is a group of the caller
+		_ = to.Chown(-1, e.Gid) // if it is a group of the caller
 		lost = []string{"owner " + owner}
 	}
 	if len(lost) > 0 {
@@ -97,8 +74,21 @@ func (e *Entry) giveOwner(chown func(uid, gid int) error, chmod func(mode uint32
 		}
 		mode &= noPrivileges
 	}
-	if err := chmod(mode); err != nil {
+	if err := unix.Fchmod(fd, mode); err != nil {
 		return nil, fmt.Errorf("keep mode %#o: %w", mode, err)
+	}
+	for _, name := range e.xattrs() {
+		value := e.PAXRecords[blob.XattrPrefix+name]
+		if is, err := filecopy.GetXattr(fd, name); err == nil && string(is) == value {
+			continue
+		}
+		err := unix.Fsetxattr(fd, name, []byte(value), 0)
+		switch {
+		case onlyRoot(err):
+			lost = append(lost, name)
+		case err != nil:
+			return nil, fmt.Errorf("keep xattr %s: %w", name, err)
+		}
 	}
 	return lost, nil
 }

@@ -41,7 +41,7 @@ const (
 	whiteoutPrefix = ".wh."
 	whiteoutMeta   = ".wh..wh."
 	whiteoutOpaque = ".wh..wh..opq"
-	whiteoutPool   = ".wh..wh.plnk" // targets only for hard links, in images made on aufs
+	whiteoutPool   = ".wh..wh.plnk/" // targets only for hard links, in images made on aufs
 )
 
 // ImplicitDir is a directory without an entry in any layer: engines create it for root with this mode (containerd
@@ -91,7 +91,7 @@ func newEntry(m *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 	case base == whiteoutOpaque:
 		e.Typeflag, e.Name = typeOpaque, strings.TrimSuffix(dir, "/")
 		return e, nil
-	case inPool(m.Path) != "" && m.IsRegular():
+	case strings.HasPrefix(m.Path, whiteoutPool) && m.IsRegular():
 		return e, nil
 	case strings.HasPrefix(base, whiteoutMeta), strings.Contains("/"+dir, "/"+whiteoutMeta):
 		return nil, nil
@@ -105,11 +105,7 @@ func newEntry(m *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 	}
 	switch m.Typeflag {
 	case tar.TypeReg, tar.TypeDir: // or a file whose name ends in a slash (V7): archive/tar
-	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
-	case tar.TypeSymlink:
-		if len(e.Linkname) > blob.MaxName {
-			return nil, hinterr.Damaged("%s: symlink target of %d bytes, at most %d", m.Path, len(e.Linkname), blob.MaxName)
-		}
+	case tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 	case tar.TypeLink:
 		if e.Linkname, err = blob.CleanName(m.Linkname); err != nil {
 			return nil, fmt.Errorf("%s: hard link: %w", m.Path, err)
@@ -126,15 +122,6 @@ func newEntry(m *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 		return nil, hinterr.Damaged("%q: the root file system is not a directory", m.Name)
 	}
 	return e, nil
-}
-
-// inPool returns the name in the hard link pool of aufs, "" for names outside of it.
-func inPool(name string) string {
-	rest, ok := strings.CutPrefix(name, whiteoutPool+"/")
-	if !ok {
-		return ""
-	}
-	return rest
 }
 
 // HasContent reports whether the entry is a regular file.

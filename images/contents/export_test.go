@@ -32,3 +32,6 @@ func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
 	t.progress = s.Progress
 	return t.stack(idx, l)
 }
+
+// Apply puts the entries of a layer on a tree whose files are not read.
+func (t *Tree) Apply(idx *layerIndex) error { return t.stack(idx, nil) }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/images/source"
 )
 
@@ -30,9 +31,7 @@ func (s *Session) scanImage(ctx context.Context, src *source.Source) (*Findings,
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", src.Title(), err)
 	}
-	f := t.Findings()
-	f.Config, err = src.Image.RawConfigFile()
-	return f, err
+	return t.Findings(), nil
 }
 
 func (s *Session) scanPath(ctx context.Context, src *source.Source) (*Findings, error) {
@@ -70,7 +69,7 @@ func (t *Tree) Findings() *Findings {
 
 // judge adds one visible ELF file, or archive, to the findings, under the names that a user knows; layer is the diff ID
 // of its layer.
-func (f *Findings) judge(v Target, names []string, layer string) {
+func (f *Findings) judge(v *Target, names []string, layer string) {
 	e, name := v.ELF, names[0]
 	if e.passed != "" {
 		f.Passed = append(f.Passed, Passed{Path: name, Layer: layer, Reason: e.passed, Unread: e.unread})
@@ -87,9 +86,12 @@ func (f *Findings) judge(v Target, names []string, layer string) {
 	if e.loads != nil {
 		f.Programs = append(f.Programs, Program{name, e.loads[0]})
 	}
-	fixed := e.plan != nil && e.plan.Redirected()
-	if h := e.hazard; h != nil && !(fixed && string(e.plan.Redirect.Fix) == string(h.Kind)) {
-		f.addHazard(Hazard{Hazard: *h, Path: name, Layer: layer})
+	switch h := e.hazard; {
+	case h == nil:
+	case e.plan != nil && e.plan.Redirected() && string(e.plan.Redirect.Fix) == string(h.Kind): // fixed
+	case h.Kind == hazards.InitCgroupV2 && !f.Tree.starts(v.Inode):
+	default:
+		f.Hazards = append(f.Hazards, Hazard{*h, name, layer})
 	}
 	if e.plan == nil {
 		return
@@ -97,7 +99,7 @@ func (f *Findings) judge(v Target, names []string, layer string) {
 	if d := e.plan.Redirect; d != nil && d.Reason != "" {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: not fixed (%s): %s", name, d.Fix, d.Reason))
 	}
-	file := File{Target: v, Path: name, Links: names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan}
+	file := File{Target: *v, Path: name, Links: names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan}
 	f.noteDormant(&file)
 	f.Files = append(f.Files, file)
 }

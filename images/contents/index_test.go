@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -48,7 +49,7 @@ func TestIsELF(t *testing.T) {
 	}
 }
 
-// Each kind of member, and the longest target of a symlink.
+// Each kind of member, and a hard link to a name that is too long.
 func TestEntryKinds(t *testing.T) {
 	for _, c := range []struct {
 		flag byte
@@ -59,7 +60,6 @@ func TestEntryKinds(t *testing.T) {
 		{tar.TypeReg, "", tar.TypeReg, true}, {tar.TypeGNUSparse, "", tar.TypeReg, true}, {0, "", tar.TypeReg, true}, {tar.TypeDir, "", tar.TypeDir, true},
 		{tar.TypeLink, "./x", tar.TypeLink, true}, {tar.TypeSymlink, "x", tar.TypeSymlink, true},
 		{tar.TypeChar, "", tar.TypeChar, true}, {tar.TypeBlock, "", tar.TypeBlock, true}, {tar.TypeFifo, "", tar.TypeFifo, true},
-		{tar.TypeSymlink, strings.Repeat("x", blob.MaxName), tar.TypeSymlink, true}, {tar.TypeSymlink, strings.Repeat("x", blob.MaxName+1), 0, false},
 		{tar.TypeLink, strings.Repeat("x", blob.MaxName+1), 0, false},
 	} {
 		e, err := newEntry(&blob.TarMember{Header: &tar.Header{Name: "a", Typeflag: c.flag, Linkname: c.link}, Path: "a"}, true)
@@ -69,14 +69,17 @@ func TestEntryKinds(t *testing.T) {
 	}
 }
 
-// A program without a slash is one of the directories of programs, and not one of the root.
+// A program without a slash is one of the directories of programs, and not one of the root; vfix-trace starts another.
 func TestStarts(t *testing.T) {
 	tree := NewTree()
-	tree.nodes["init"] = &Node{Inode: &Inode{&Entry{Header: tar.Header{Name: "init"}}, 0}}
-	for program, want := range map[string]int{"init": 0, "/init": 1, "./init": 1, "/bin/init": 0} {
-		f := &Findings{Tree: tree, inits: []Hazard{{Path: "init"}}}
-		if f.Starts(program); len(f.Hazards) != want {
-			t.Errorf("%s: got %+v", program, f.Hazards)
+	init := &Inode{&Entry{Header: tar.Header{Name: "init"}}, 0}
+	tree.nodes["init"], tree.nodes["sbin/linked"], tree.nodes["sbin/other"] = &Node{Inode: init}, &Node{Inode: init}, &Node{Inode: &Inode{init.Entry, 0}}
+	for command, want := range map[string]bool{
+		"": false, "init": false, "/init": true, "./init x": true, "/bin/init": false, "linked": true, "other": false, "/other /init": false, addedfiles.TracePath + " /init": true,
+	} {
+		tree.Config.Cmd = strings.Fields(command)
+		if got := tree.starts(init); got != want {
+			t.Errorf("%s: got %v", command, got)
 		}
 	}
 }

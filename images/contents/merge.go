@@ -8,6 +8,7 @@ import (
 	"archive/tar"
 	"fmt"
 	"maps"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -18,18 +19,11 @@ import (
 type applying struct {
 	to    *Tree // the layer's own tree
 	n     int   // the layer's number
-	below *Tree // the layers below; nil for a directory or a tarball, which have no whiteouts
+	below *Tree // the layers below
 	pool  map[string]*Inode
 }
 
-// Apply adds the entries of a tarball, or of a layer without whiteouts, to the tree.
-func (t *Tree) Apply(idx *layerIndex) error {
-	a := &applying{to: t, n: len(t.Layers)}
-	t.Layers = append(t.Layers, idx)
-	return a.all(idx)
-}
-
-// stack puts a layer of an image on the tree.
+// stack puts a layer of an image on the tree, or a tarball, which is no layer, on an empty one.
 func (t *Tree) stack(idx *layerIndex, l v1.Layer) error {
 	a := &applying{to: NewTree(), n: len(t.Layers), below: t, pool: map[string]*Inode{}}
 	t.Layers, t.image = append(t.Layers, idx), append(t.image, l)
@@ -77,8 +71,8 @@ func (t *Tree) cover(up *Tree) {
 }
 
 func (a *applying) add(e *Entry) error {
-	if pooled := inPool(e.Name); pooled != "" && a.below != nil {
-		a.pool[pooled] = &Inode{e, a.n}
+	if strings.HasPrefix(e.Name, whiteoutPool) {
+		a.pool[e.Name] = &Inode{e, a.n}
 		return nil
 	}
 	if e.Typeflag == typeOpaque {
@@ -109,7 +103,7 @@ func (a *applying) add(e *Entry) error {
 		k.opaque = isDir && old.opaque
 	case tar.TypeChar:
 		// Such a device is a whiteout of overlay (Linux, Documentation/filesystems/overlayfs.rst).
-		if a.below != nil && e.Devmajor == 0 && e.Devminor == 0 {
+		if e.Devmajor == 0 && e.Devminor == 0 {
 			k.Inode = &Inode{&Entry{Header: tar.Header{Typeflag: typeWhiteout}}, a.n}
 		}
 	}
@@ -154,13 +148,10 @@ func (i *Inode) relink(link *Entry) {
 
 // target returns the file that a hard link refers to: in the layer itself, else in the layers below.
 func (a *applying) target(e *Entry) (*Inode, error) {
-	if pooled := a.pool[inPool(e.Linkname)]; pooled != nil {
+	if pooled := a.pool[e.Linkname]; pooled != nil {
 		return pooled, nil
 	}
 	for _, t := range []*Tree{a.to, a.below} {
-		if t == nil {
-			continue
-		}
 		name, err := t.place(e.Linkname)
 		if err != nil {
 			return nil, err

@@ -12,13 +12,13 @@ import (
 )
 
 // Read calls f with the content of each of the files of an image, layer by layer, each up to the last of them.
-func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader) error) error {
-	layers := map[int]map[uint32]*Inode{}
-	for _, i := range want {
-		if layers[i.Layer] == nil {
-			layers[i.Layer] = map[uint32]*Inode{}
+func (t *Tree) Read(ctx context.Context, files []*Target, f func(*Target, io.Reader) error) error {
+	layers := map[int]map[uint32]*Target{}
+	for _, v := range files {
+		if layers[v.Layer] == nil {
+			layers[v.Layer] = map[uint32]*Target{}
 		}
-		layers[i.Layer][i.Number] = i
+		layers[v.Layer][v.Number] = v
 	}
 	for _, n := range slices.Sorted(maps.Keys(layers)) {
 		r, err := blob.OpenLayer(ctx, t.image[n], t.progress)
@@ -35,7 +35,7 @@ func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader
 }
 
 // readMembers calls f with the content of each wanted member, by their numbers, up to the last of them.
-func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error {
+func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Target, f func(*Target, io.Reader) error) error {
 	for m, err := range blob.Members(r) {
 		switch {
 		case err != nil:
@@ -43,8 +43,8 @@ func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f fun
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		if i := want[m.Number]; i != nil {
-			if err := f(i, m.Content); err != nil {
+		if v := want[m.Number]; v != nil {
+			if err := f(v, m.Content); err != nil {
 				return WrapPath(m.Path, err)
 			}
 			delete(want, m.Number)
@@ -58,13 +58,16 @@ func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f fun
 
 // Contents returns the contents of whole files, by their names.
 func (t *Tree) Contents(ctx context.Context, files map[string]*Inode) (map[string][]byte, error) {
-	read, all := map[*Inode][]byte{}, map[string][]byte{}
-	err := t.Read(ctx, slices.Collect(maps.Values(files)), func(i *Inode, r io.Reader) (err error) {
-		read[i], err = io.ReadAll(r)
+	want, all := map[*Inode]*Target{}, map[string][]byte{}
+	for name, i := range files {
+		addName(want, i, name)
+	}
+	err := t.Read(ctx, slices.Collect(maps.Values(want)), func(v *Target, r io.Reader) error {
+		content, err := io.ReadAll(r)
+		for _, name := range v.Names {
+			all[name] = content
+		}
 		return err
 	})
-	for name, i := range files {
-		all[name] = read[i]
-	}
 	return all, err
 }

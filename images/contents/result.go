@@ -3,6 +3,8 @@
 package contents
 
 import (
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -62,12 +64,9 @@ type Findings struct {
 	Warnings []string `json:"-"`
 	Notes    []string `json:"notes"`
 
-	// What a rebuild or a patch needs. Tree is an image's or a tarball's, Config an image's. Programs are the dynamic
-	// programs outside of images.
+	// What a rebuild or a patch needs. Tree is an image's or a tarball's. Programs are the dynamic programs.
 	Tree     *Tree     `json:"-"`
-	Config   []byte    `json:"-"`
 	Programs []Program `json:"-"`
-	inits    []Hazard  // of programs that are a hazard only as a container's init
 }
 
 // Program is a dynamic program, and the loader that it names.
@@ -81,6 +80,20 @@ type Packed struct {
 	Sites  int    `json:"sites"`
 	// Covered reports that the fallback in the source covers the programs that load it.
 	Covered bool `json:"covered"`
+}
+
+// Hazard is a visible file with a hazard, or an image with one, for which Path is "".
+type Hazard struct {
+	hazards.Hazard
+	Path  string // "" for the whole image
+	Layer string // diff ID; "" outside images
+}
+
+// MarshalJSON writes the hazard's facts, also in words.
+func (h Hazard) MarshalJSON() ([]byte, error) {
+	return blob.EncodeJSON(map[string]string{
+		"kind": string(h.Kind), "path": h.Path, "layer": h.Layer, "version": h.Version, "means": h.Means(), "do": h.Do(),
+	})
 }
 
 // Loads are the loader and libraries of a program that is the source.

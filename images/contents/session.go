@@ -80,8 +80,12 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
 	t := NewTree()
-	t.progress = s.Progress
+	t.Config, t.progress = config.Config, s.Progress
 	for i, l := range layers {
 		if err := t.stack(read[i], l); err != nil {
 			return nil, err

@@ -51,7 +51,7 @@ func (s *Session) Stream(ctx context.Context, r io.Reader, size int64, title str
 		return nil, err
 	}
 	t := NewTree()
-	if err := t.Apply(&layerIndex{Title: title, Entries: entries}); err != nil {
+	if err := t.stack(&layerIndex{Title: title, Entries: entries}, nil); err != nil {
 		return nil, err
 	}
 	return t.Findings(), nil

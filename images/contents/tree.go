@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/rootpath"
@@ -40,7 +41,8 @@ func (k *Node) IsDir() bool { return k.Typeflag == tar.TypeDir }
 type Tree struct {
 	nodes  map[string]*Node // by their paths without symlinks; "" is the root
 	Layers []*layerIndex    // as applied
-	// Of an image, its layers, and who hears of it when they are read again.
+	// Of an image: what a container of it starts, its layers, and who hears of it when they are read again.
+	Config   v1.Config
 	image    []v1.Layer
 	progress progress.Reporter
 }
@@ -84,6 +86,28 @@ func (t *Tree) Find(name string) *Node {
 		return nil
 	}
 	return t.nodes[at]
+}
+
+// starts reports whether a file is the program that a container of the image starts. A name without a slash is looked
+// for in the directories of programs.
+func (t *Tree) starts(i *Inode) bool {
+	if t == nil {
+		return false
+	}
+	for _, word := range slices.Concat(t.Config.Entrypoint, t.Config.Cmd) {
+		if word == addedfiles.TracePath {
+			continue
+		}
+		dirs := rootpath.Programs
+		if strings.Contains(word, "/") {
+			dirs = []string{""}
+		}
+		return slices.ContainsFunc(dirs, func(dir string) bool {
+			real, err := t.Resolve(path.Join(dir, word))
+			return err == nil && t.nodes[real] != nil && t.nodes[real].Inode == i
+		})
+	}
+	return false
 }
 
 // parent returns the path of a directory; the root's is the root.
@@ -134,14 +158,15 @@ func (t *Tree) Walk(f func(name string, k *Node)) {
 // Entries returns the entries of an archive of the tree, by name: the first name of a file is a file, its others
 // are hard links. The root's name is "".
 func (t *Tree) Entries() map[string]*Entry {
-	all, first := map[string]*Entry{"": t.nodes[""].Entry}, map[*Inode]string{}
-	t.Walk(func(name string, k *Node) {
-		if to, known := first[k.Inode]; known {
-			all[name] = &Entry{Header: *k.linkAs(name, to)}
-			return
+	all := map[string]*Entry{}
+	for name, k := range t.nodes {
+		all[name] = k.Entry
+	}
+	for _, f := range t.Files(func(*Inode) bool { return true }) {
+		for _, name := range f.Names[1:] {
+			all[name] = &Entry{Header: *f.linkAs(name, f.Names[0])}
 		}
-		first[k.Inode], all[name] = name, k.Entry
-	})
+	}
 	return all
 }
 
@@ -152,26 +177,30 @@ type Target struct {
 }
 
 // Files returns the inodes, except directories, that choose accepts, with their names, sorted by their first names.
-func (t *Tree) Files(choose func(*Inode) bool) []Target {
-	names := map[*Inode][]string{}
+func (t *Tree) Files(choose func(*Inode) bool) []*Target {
+	all := map[*Inode]*Target{}
 	for name, k := range t.nodes {
 		if !k.IsDir() && choose(k.Inode) {
-			names[k.Inode] = append(names[k.Inode], name)
+			addName(all, k.Inode, name)
 		}
 	}
-	var all []Target
-	for i, names := range names {
-		all = append(all, Target{Inode: i, Names: names})
+	return sorted(slices.Collect(maps.Values(all)))
+}
+
+// addName adds a name of a file to targets.
+func addName(all map[*Inode]*Target, i *Inode, name string) {
+	if all[i] == nil {
+		all[i] = &Target{Inode: i}
 	}
-	return sorted(all)
+	all[i].Names = append(all[i].Names, name)
 }
 
 // sorted sorts files by their first names, and the names of each.
-func sorted(files []Target) []Target {
+func sorted(files []*Target) []*Target {
 	for _, f := range files {
 		slices.Sort(f.Names)
 	}
-	slices.SortFunc(files, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	slices.SortFunc(files, func(a, b *Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return files
 }
 

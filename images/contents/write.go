@@ -4,9 +4,9 @@ package contents
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -23,78 +23,65 @@ import (
 // Write writes the tree into an empty directory, with all metadata that the caller may set, and returns a warning about
 // what it could not set.
 func (t *Tree) Write(ctx context.Context, dir string) (warnings []string, err error) {
-	w := &treeWriter{names: map[*Inode][]string{}}
+	w := &treeWriter{}
 	if w.root, err = os.OpenRoot(dir); err != nil {
 		return nil, err
 	}
 	defer w.root.Close()
 	err = w.write(ctx, t)
-	if w.files > 0 {
-		warnings = []string{fmt.Sprintf("not kept for %d files: owners, devices or attributes (needs root); the first is %s", w.files, w.first)}
+	if w.lost {
+		warnings = []string{"owners, devices and attributes that only root may set are not kept"}
 	}
 	return warnings, err
 }
 
 type treeWriter struct {
-	root  *os.Root
-	names map[*Inode][]string // of the regular files
-	files int                 // with losses
-	first string              // the first of them, and its losses
-}
-
-func (w *treeWriter) lost(name string, lost []string) {
-	if len(lost) == 0 {
-		return
-	}
-	if w.files++; w.first == "" {
-		w.first = fmt.Sprintf("%s: %v", name, lost)
-	}
+	root *os.Root
+	lost bool // something that the caller may not set
 }
 
 // write writes directories, then symlinks and devices, then files, in the order of the layers. Owners, modes and times
 // of directories come last, inner directories first.
-func (w *treeWriter) write(ctx context.Context, t *Tree) (err error) {
+func (w *treeWriter) write(ctx context.Context, t *Tree) error {
 	const filling = 0o700
-	dirs, entries := []string{"."}, []*Entry{t.At("").Entry}
+	dirs := []string{""}
 	t.Walk(func(name string, k *Node) {
-		if k.IsDir() && err == nil {
-			dirs, entries = append(dirs, name), append(entries, k.Entry)
-			err = w.root.Mkdir(name, filling)
+		if k.IsDir() {
+			dirs = append(dirs, name)
 		}
 	})
-	var files []*Inode
-	for _, v := range t.Files(func(*Inode) bool { return true }) {
-		if v.HasContent() {
-			files, w.names[v.Inode] = append(files, v.Inode), v.Names
-		} else if err == nil {
-			err = WrapPath(v.Names[0], w.special(v))
+	for _, name := range dirs[1:] {
+		if err := w.root.Mkdir(name, filling); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		err = t.Read(ctx, files, func(i *Inode, r io.Reader) error { return w.file(ctx, i, r) })
+	for _, v := range t.Files(func(i *Inode) bool { return !i.HasContent() }) {
+		if err := w.special(v); err != nil {
+			return WrapPath(v.Names[0], err)
+		}
 	}
-	for i, name := range slices.Backward(dirs) {
+	err := t.Read(ctx, t.Files((*Inode).HasContent), func(v *Target, r io.Reader) error { return w.file(ctx, v, r) })
+	for _, name := range slices.Backward(dirs) {
 		if err == nil {
-			err = w.closeDir(name, entries[i])
+			err = w.closeDir(cmp.Or(name, "."), t.At(name).Entry)
 		}
 	}
 	return err
 }
 
 // file writes one file under its first name, and links the others to it.
-func (w *treeWriter) file(ctx context.Context, i *Inode, r io.Reader) error {
-	names := w.names[i]
-	f, err := w.root.OpenFile(names[0], os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+func (w *treeWriter) file(ctx context.Context, v *Target, r io.Reader) error {
+	f, err := w.root.OpenFile(v.Names[0], os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	if _, err = filecopy.CopySparse(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
-		err = w.adorn(names[0], f, i.Entry)
+		err = w.adorn(v.Names[0], f, v.Entry)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return w.link(names)
+	return w.link(v.Names)
 }
 
 func (w *treeWriter) link(names []string) error {
@@ -112,7 +99,7 @@ func (w *treeWriter) adorn(name string, f *os.File, e *Entry) error {
 	if err != nil {
 		return WrapPath(name, err)
 	}
-	w.lost(name, lost)
+	w.lost = w.lost || len(lost) > 0
 	return w.root.Chtimes(name, e.ModTime, e.ModTime)
 }
 
@@ -125,29 +112,40 @@ func (w *treeWriter) closeDir(name string, e *Entry) error {
 	return w.adorn(name, f, e)
 }
 
-// special creates a symlink, device or fifo, and links to it. A device that the caller may not create is omitted.
-func (w *treeWriter) special(v Target) error {
-	name := filepath.Join(w.root.Name(), v.Names[0])
-	chmod := func(mode uint32) error { return unix.Chmod(name, mode) }
-	var err error
-	if v.Typeflag == tar.TypeSymlink {
-		chmod = func(uint32) error { return nil } // all have the same
-		err = os.Symlink(v.Linkname, name)
-	} else {
-		const private = 0o600
-		err = unix.Mknod(name, nodeTypes[v.Typeflag]|private, int(unix.Mkdev(uint32(v.Devmajor), uint32(v.Devminor))))
-	}
-	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
-		w.lost(v.Names[0], []string{"device"})
+// allowed returns an error, unless it is that the caller may not do what root may: that is a loss.
+func (w *treeWriter) allowed(err error) error {
+	if onlyRoot(err) {
+		w.lost = true
 		return nil
 	}
+	return err
+}
+
+// special creates a symlink, device or fifo, without xattrs, and links to it. A device that the caller may not create is
+// omitted.
+func (w *treeWriter) special(v *Target) (err error) {
+	name := v.Names[0]
+	path := filepath.Join(w.root.Name(), name)
+	isLink := v.Typeflag == tar.TypeSymlink
+	if isLink {
+		err = w.root.Symlink(v.Linkname, name)
+	} else {
+		err = unix.Mknod(path, nodeTypes[v.Typeflag], int(unix.Mkdev(uint32(v.Devmajor), uint32(v.Devminor))))
+	}
 	if err != nil {
+		return w.allowed(err)
+	}
+	w.lost = w.lost || len(v.PAXRecords) > 0
+	if err := w.allowed(w.root.Lchown(name, v.Uid, v.Gid)); err != nil {
 		return err
 	}
-	lost, err := v.giveOwner(func(uid, gid int) error { return os.Lchown(name, uid, gid) }, chmod)
-	w.lost(v.Names[0], append(lost, v.xattrs()...))
+	if !isLink { // links have no modes
+		if err := w.root.Chmod(name, fs.FileMode(v.Mode).Perm()); err != nil {
+			return err
+		}
+	}
 	t := unix.NsecToTimespec(v.ModTime.UnixNano())
-	if err := errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)); err != nil {
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
 	return w.link(v.Names)

@@ -4,7 +4,6 @@ package fallback
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"vfix.dev/vfix/images/contents"
@@ -45,9 +44,6 @@ type Shim struct {
 
 // Present reports whether this vfix has a fallback.
 func (s *Shim) Present() bool { return len(s.Library) > 0 && len(s.Trace) > 0 }
-
-// TracePath is the supervisor in an image.
-const TracePath = "/" + addedfiles.Dir + "/" + addedfiles.Trace
 
 // LibraryFiles are the files of the preload library, without ld.so.preload.
 func (s *Shim) LibraryFiles(has32 bool) []contents.Extra {
@@ -121,34 +117,4 @@ func (s *Shim) Find(ctx context.Context, f *contents.Findings) error {
 		in.cover(f, in.found(), true)
 	}
 	return err
-}
-
-// EntrypointIsTraced reports whether an image config's entrypoint begins with vfix-trace.
-func EntrypointIsTraced(config []byte) bool {
-	words := commandOf(config).Entrypoint
-	return len(words) > 0 && words[0] == TracePath
-}
-
-// EntryProgram is the program that a container of an image starts with, "" if it names none.
-func EntryProgram(config []byte) string {
-	c := commandOf(config)
-	for _, word := range slices.Concat(c.Entrypoint, c.Cmd) {
-		if word != TracePath {
-			return word
-		}
-	}
-	return ""
-}
-
-// command is the command in an image config (image-spec config.md); it is empty if the config is damaged.
-type command struct{ Entrypoint, Cmd []string }
-
-func commandOf(config []byte) command {
-	var c struct {
-		Config command `json:"config"`
-	}
-	if json.Unmarshal(config, &c) != nil {
-		return command{}
-	}
-	return c.Config
 }

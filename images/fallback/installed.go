@@ -41,7 +41,7 @@ type installed struct {
 // to cover, or if the library is there.
 func (s *Shim) installed(ctx context.Context, f *contents.Findings, needed bool) (in *installed, err error) {
 	t := f.Tree
-	in = &installed{shim: s, t: t, hasLoader: t.Find(addedfiles.Loader64) != nil, wrapped: EntrypointIsTraced(f.Config)}
+	in = &installed{shim: s, t: t, hasLoader: t.Find(addedfiles.Loader64) != nil, wrapped: slices.Index(t.Config.Entrypoint, addedfiles.TracePath) == 0}
 	want := map[string]*contents.Inode{}
 	for _, e := range append(s.LibraryFiles(true), s.TraceFile(), contents.Extra{Name: addedfiles.Preload}) {
 		in.want(want, e.Name, t.Find(e.Name))

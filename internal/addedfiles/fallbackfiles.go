@@ -18,6 +18,9 @@ const (
 	Library32 = "i686/libvfix.so"   // its empty twin for 32-bit programs
 )
 
+// TracePath is the supervisor in an image.
+const TracePath = "/" + Dir + "/" + Trace
+
 // Preload is the file that the loader reads (ld.so(8)), below a root.
 const Preload = "etc/ld.so.preload"
 
