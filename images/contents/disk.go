@@ -5,6 +5,7 @@ package contents
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,15 +30,15 @@ import (
 // Disk is a directory on disk, or one file in it. It reads nothing outside of the directory and follows no
 // symlink.
 type Disk struct {
-	Path string // as the user named it
+	// Path is what the findings put before the names of files, and of a single file its name: as the user named it, or
+	// "" for names relative to the directory.
+	Path string
 	Root *os.Root
 	Only string // the only file to read; "" for all
 	// Since omits files of a directory that have not changed since then; zero: no file is omitted.
 	Since time.Time
 	// OneFS omits directories on other file systems than the root's.
 	OneFS bool
-	// FullNames is for findings that name files as the user would, and not relative to the directory.
-	FullNames bool
 }
 
 // OpenDisk opens a directory, or the directory of a file for that file alone. It follows a symlink that the user
@@ -65,7 +66,7 @@ func OpenDisk(name string) (*Disk, error) {
 
 func (d *Disk) Close() { d.Root.Close() }
 
-// Full returns the path of a file as the user would type it.
+// Full returns the path of a file for messages.
 func (d *Disk) Full(name string) string {
 	if d.Only != "" {
 		return d.Path
@@ -73,20 +74,12 @@ func (d *Disk) Full(name string) string {
 	return filepath.Join(d.Path, filepath.FromSlash(name))
 }
 
-// shown is the name of a file in the findings.
-func (d *Disk) shown(name string) string {
-	if d.FullNames || d.Only != "" {
-		return d.Full(name)
-	}
-	return name
-}
-
 // Real returns the path of the directory or of the file, without symlinks.
 func (d *Disk) Real() string { return filepath.Join(d.Root.Name(), d.Only) }
 
 // Scan examines the files, several in parallel.
 func (d *Disk) Scan(ctx context.Context, s *Session) (*Findings, error) {
-	task := progress.Start(s.Progress, "read", d.Path, -1)
+	task := progress.Start(s.Progress, "read", cmp.Or(d.Path, d.Real()), -1)
 	defer task.Done()
 	w := &walk{Disk: d, s: s, task: task, linked: map[FileID]*Target{}}
 	w.examiners.SetLimit(s.jobs)
@@ -96,10 +89,7 @@ func (d *Disk) Scan(ctx context.Context, s *Session) (*Findings, error) {
 		w.note(".", w.directory(ctx, d.Root, "."))
 	}
 	w.examiners.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return w.findings(), nil
+	return w.findings(), context.Cause(ctx)
 }
 
 // walk is one walk through a Disk. It opens each regular file once, by its name in its open directory.
@@ -122,7 +112,7 @@ func (w *walk) findings() *Findings {
 	for _, t := range sorted(w.found) {
 		var names []string
 		for _, name := range t.Names {
-			names = append(names, w.shown(name))
+			names = append(names, w.Full(name))
 		}
 		f.judge(t, names, "")
 	}
@@ -234,7 +224,7 @@ func (w *walk) note(name string, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := Passed{Path: w.shown(name), Reason: err.Error(), Denied: errors.Is(err, fs.ErrPermission), Unread: true}
+	p := Passed{Path: w.Full(name), Reason: err.Error(), Denied: errors.Is(err, fs.ErrPermission), Unread: true}
 	if pe, ok := err.(*fs.PathError); ok { // Passed has the path
 		p.Reason = pe.Err.Error()
 	}
@@ -249,7 +239,7 @@ func (w *walk) examine(e *Entry, r *os.File) error {
 		return err
 	}
 	if isCandidate(head[:n]) {
-		if e.ELF, err = w.s.examineAt(e, r, head[:n], false); err != nil {
+		if e.ELF, err = w.s.examineAt(e, r, head[:n]); err != nil {
 			return err
 		}
 	}
@@ -262,19 +252,18 @@ func (w *walk) examine(e *Entry, r *os.File) error {
 // Script is why a script is not examined.
 const Script = "a script: vfix does not see which programs it starts"
 
-// compressions are those that vfix does not read, by the first bytes of a file, with the name of the tool. Sources: .xz
-// file format, 2.1.1.1; bzip2 has "BZh" and a level.
-var compressions = []struct{ magic, tool string }{{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}}
+// notRead are kinds of files that vfix does not read, by their first bytes, and why. Sources: .xz file format, 2.1.1.1;
+// bzip2 has "BZh" and a level.
+var notRead = []struct{ magic, why string }{
+	{scriptMagic, Script}, {"\xfd7zXZ\x00", "compressed with xz: not an ELF file"}, {"BZh", "compressed with bzip2: not an ELF file"},
+}
 
 // passedOver explains why the only file that the user named is not examined; a program of another kind, which cannot
 // call the page, counts as examined.
 func (w *walk) passedOver(r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
-	if bytes.HasPrefix(head, []byte(scriptMagic)) {
-		return &elfInfo{passed: Script}, nil
-	}
-	for _, c := range compressions {
-		if bytes.HasPrefix(head, []byte(c.magic)) {
-			return &elfInfo{passed: "compressed with " + c.tool + ": not an ELF file"}, nil
+	for _, kind := range notRead {
+		if bytes.HasPrefix(head, []byte(kind.magic)) {
+			return &elfInfo{passed: kind.why}, nil
 		}
 	}
 	report, err := patch.Scan(r, size)

@@ -38,7 +38,7 @@ type elfInfo struct {
 	Content   *io.SectionReader // of a file of an archive, if report is not nil
 	hazard    *hazards.Hazard   // nil for none
 	// loads are the loader of a program and the names of its libraries, and library reports a file without a loader
-	// that programs load; not set for the files of layers.
+	// that programs load.
 	loads   []string
 	library bool
 }
@@ -96,25 +96,19 @@ func (x *examiner) content(e *Entry, r io.Reader) error {
 			return err
 		}
 	}
-	e.ELF, err = x.S.examineAt(e, held, head, x.Layer)
+	e.ELF, err = x.S.examineAt(e, held, head)
 	return err
 }
 
-// fixes reports whether the file needs a requested fix besides those of call sites.
-func (s *Session) fixes(r *find.Report) bool {
-	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
-}
-
 // examineAt examines a file that may have call sites and begins with head, and keeps its content if it has references to
-// the page; nil means that it is not a 64-bit x86-64 ELF file. layer reports a file of an image's layer, for which it does
-// not record what programs load.
-func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte, layer bool) (*elfInfo, error) {
+// the page; nil means that it is not a 64-bit x86-64 ELF file.
+func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte) (*elfInfo, error) {
 	name, size := e.Name, e.Size
 	if size > MaxELF {
 		return unread("file of %d bytes, at most %d are examined", size, int64(MaxELF)), nil
 	}
 	if !isELF(head) {
-		return examinePacked(r, size, head)
+		return s.examinePacked(r, size, head)
 	}
 	report, err := patch.Scan(r, size)
 	switch {
@@ -129,10 +123,9 @@ func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte, layer bool) (*
 	if info.hazard, err = hazards.Find(name, r, size); err != nil {
 		return nil, err
 	}
-	if !layer {
-		info.load(report.File)
-	}
-	if len(report.Sites) == 0 && !s.fixes(report) {
+	info.load(report.File)
+	toFix := report.Redirect != nil && slices.Contains(s.Options.Fixes, report.Redirect.Fix)
+	if len(report.Sites) == 0 && !toFix {
 		return info, nil
 	}
 	if e.Disk == nil { // r is readable only during this call

@@ -1,5 +1,5 @@
-// The contents of one layer, in little memory: each layer is read once, but its visible files are known only after
-// all layers have been read.
+// Layers are read once, and the members of each are kept in little memory: the visible files are known only after all
+// layers have been read. The contents of some are read again, by the positions of the members.
 
 package contents
 
@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -47,11 +49,8 @@ func (s *Session) readLayer(ctx context.Context, l v1.Layer) (*layerIndex, error
 func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, error) {
 	var all []*Entry
 	for m, err := range blob.Members(r) {
-		if err != nil {
+		if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 			return nil, err
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
 		}
 		e, err := newEntry(m, x.Layer)
 		if err != nil {
@@ -72,4 +71,62 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 		all = append(all, e)
 	}
 	return all, nil
+}
+
+// Read calls f with the content of each of the files of an image, layer by layer, each up to the last of them.
+func (t *Tree) Read(ctx context.Context, files []*Target, f func(*Target, io.Reader) error) error {
+	layers := map[int]map[uint32]*Target{}
+	for _, v := range files {
+		if layers[v.Layer] == nil {
+			layers[v.Layer] = map[uint32]*Target{}
+		}
+		layers[v.Layer][v.Number] = v
+	}
+	for _, n := range slices.Sorted(maps.Keys(layers)) {
+		r, err := blob.OpenLayer(ctx, t.image[n], t.progress)
+		if err != nil {
+			return err
+		}
+		err = readMembers(ctx, r, layers[n], f)
+		r.Close()
+		if err != nil {
+			return WrapPath(t.Layers[n].Title, err)
+		}
+	}
+	return nil
+}
+
+// readMembers calls f with the content of each wanted member, by their numbers, up to the last of them.
+func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Target, f func(*Target, io.Reader) error) error {
+	for m, err := range blob.Members(r) {
+		if err := cmp.Or(err, context.Cause(ctx)); err != nil {
+			return err
+		}
+		if v := want[m.Number]; v != nil {
+			if err := f(v, m.Content); err != nil {
+				return WrapPath(m.Path, err)
+			}
+			delete(want, m.Number)
+		}
+		if len(want) == 0 {
+			return nil
+		}
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// Contents returns the contents of whole files, by their names.
+func (t *Tree) Contents(ctx context.Context, files map[string]*Inode) (map[string][]byte, error) {
+	want, all := map[*Inode]*Target{}, map[string][]byte{}
+	for name, i := range files {
+		addName(want, i, name)
+	}
+	err := t.Read(ctx, slices.Collect(maps.Values(want)), func(v *Target, r io.Reader) error {
+		content, err := io.ReadAll(r)
+		for _, name := range v.Names {
+			all[name] = content
+		}
+		return err
+	})
+	return all, err
 }

@@ -27,19 +27,12 @@ type applying struct {
 func (t *Tree) stack(idx *layerIndex, l v1.Layer) error {
 	a := &applying{to: NewTree(), n: len(t.Layers), below: t, pool: map[string]*Inode{}}
 	t.Layers, t.image = append(t.Layers, idx), append(t.image, l)
-	if err := a.all(idx); err != nil {
-		return err
-	}
-	t.cover(a.to)
-	return nil
-}
-
-func (a *applying) all(idx *layerIndex) error {
 	for _, e := range idx.Entries {
 		if err := a.add(e); err != nil {
 			return fmt.Errorf("%s: %s: %w", idx.Title, e.Name, err)
 		}
 	}
+	t.cover(a.to)
 	return nil
 }
 

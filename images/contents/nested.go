@@ -6,6 +6,7 @@
 package contents
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"errors"
@@ -15,7 +16,6 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/rewriter/find"
-	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -46,7 +46,7 @@ func unread(format string, a ...any) *elfInfo {
 
 // examinePacked examines the programs in a file that begins with head and is not an ELF file; nil means that it has
 // none.
-func examinePacked(r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
+func (s *Session) examinePacked(r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
 	begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
 	switch {
 	case begins(squashMagic):
@@ -65,7 +65,7 @@ func examinePacked(r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
 	archive, err := zip.NewReader(r, size)
 	switch {
 	case err == nil:
-		return examineZip(archive), nil
+		return s.examineZip(archive), nil
 	case begins(scriptMagic): // gzexe, makeself
 		return unread("a script with binary data after its text, not examined"), nil
 	}
@@ -74,6 +74,7 @@ func examinePacked(r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
 
 // zipLook is the examination of an archive's members.
 type zipLook struct {
+	s *Session
 	elfInfo
 	holder
 	unpacked uint64 // bytes
@@ -81,8 +82,8 @@ type zipLook struct {
 
 // examineZip examines the members of a zip archive; nil means that it has no 64-bit x86-64 ELF file. Only the first of
 // those that are not examined is reported.
-func examineZip(archive *zip.Reader) *elfInfo {
-	z := &zipLook{}
+func (s *Session) examineZip(archive *zip.Reader) *elfInfo {
+	z := &zipLook{s: s}
 	defer z.Close()
 	for _, f := range archive.File {
 		if err := z.member(f); err != nil && z.passed == "" {
@@ -131,26 +132,22 @@ func (z *zipLook) member(f *zip.File) error {
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return err
 	}
-	return z.program(held, int64(size), f.Name)
-}
-
-// program examines an ELF file in an archive.
-func (z *zipLook) program(r io.ReaderAt, size int64, name string) error {
-	report, err := patch.Scan(r, size)
-	switch {
-	case err != nil:
+	info, err := z.s.examineAt(&Entry{Header: tar.Header{Name: f.Name, Size: int64(size)}}, held, head[:])
+	if err != nil || info == nil {
 		return err
-	case report.Skipped.MayCall():
-		return errors.New(report.Skipped.String())
-	case report.Skipped != nil:
-		return nil
 	}
 	z.members++
-	z.execBytes += report.ExecBytes
-	if n := report.Count(find.Live); n > 0 {
-		z.packed = append(z.packed, Packed{Member: name, Sites: n})
+	z.execBytes += info.execBytes
+	if info.passed != "" {
+		return errors.New(info.passed)
 	}
-	if n := report.Count(find.Unknown); n > 0 {
+	if info.report == nil {
+		return nil
+	}
+	if n := info.report.Count(find.Live); n > 0 {
+		z.packed = append(z.packed, Packed{Member: f.Name, Sites: n})
+	}
+	if n := info.report.Count(find.Unknown); n > 0 {
 		return fmt.Errorf("%s to the vsyscall page that cannot be judged", plural(n, "reference"))
 	}
 	return nil

@@ -1,8 +1,11 @@
-// The result of a scan: findings, files, and the parts of the fallback in an image.
+// The result of a scan: findings, files, and the parts of the fallback in an image; how findings are made.
 
 package contents
 
 import (
+	"fmt"
+	"slices"
+
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/rewriter/find"
@@ -123,4 +126,55 @@ type Fallback struct {
 	// with call sites that no preload covers.
 	Wrapped bool     `json:"entrypoint_wrapped"`
 	Reasons []string `json:"reasons"`
+}
+
+// Findings judges the visible files of the merged file system.
+func (t *Tree) Findings() *Findings {
+	f := &Findings{Tree: t}
+	for _, v := range t.Files(func(i *Inode) bool { return i.ELF != nil }) {
+		f.judge(v, v.Names, t.Layers[v.Layer].DiffID)
+	}
+	return f
+}
+
+// judge adds one visible ELF file, or archive, to the findings, under the names that a user knows; layer is the diff ID
+// of its layer.
+func (f *Findings) judge(v *Target, names []string, layer string) {
+	e, name := v.ELF, names[0]
+	if e.passed != "" {
+		f.Passed = append(f.Passed, Passed{Path: name, Layer: layer, Reason: e.passed, Unread: e.unread})
+	}
+	for _, p := range e.packed {
+		p.Path, p.Layer = name, layer
+		f.Packed = append(f.Packed, p)
+	}
+	if e.execBytes == 0 && e.report == nil && e.passed != "" {
+		return
+	}
+	f.ELFFiles += max(1, e.members)
+	f.ExecBytes += e.execBytes
+	if e.loads != nil {
+		f.Programs = append(f.Programs, Program{name, e.loads[0]})
+	}
+	switch h := e.hazard; {
+	case h == nil:
+	case e.plan != nil && e.plan.Redirected() && string(e.plan.Redirect.Fix) == string(h.Kind): // fixed
+	case h.Kind == hazards.InitCgroupV2 && !f.Tree.starts(v.Inode):
+	default:
+		f.Hazards = append(f.Hazards, Hazard{*h, name, layer})
+	}
+	if e.plan == nil {
+		return
+	}
+	if d := e.plan.Redirect; d != nil && d.Reason != "" {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: not fixed (%s): %s", name, d.Fix, d.Reason))
+	}
+	file := File{Target: *v, Path: name, Links: names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan}
+	f.noteDormant(&file)
+	f.Files = append(f.Files, file)
+}
+
+// ToPatch returns the files whose plan changes something and can be applied.
+func (f *Findings) ToPatch() []File {
+	return slices.DeleteFunc(slices.Clone(f.Files), func(file File) bool { return file.Plan.Empty() })
 }

@@ -1,8 +1,9 @@
-// A session: the layers that one command has read, and the contents that it keeps.
+// A session examines sources. It has the layers that one command has read, and the contents that it keeps.
 
 package contents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -57,6 +59,55 @@ func NewSession(jobs int, p progress.Reporter, o patch.Options) *Session {
 }
 
 func (s *Session) Close() { s.spool.Close() }
+
+// Scan examines a source: an image, a directory, a tarball or a file.
+func (s *Session) Scan(ctx context.Context, src *source.Source) (*Findings, error) {
+	scan := s.scanPath
+	if src.Image != nil {
+		scan = s.scanImage
+	}
+	f, err := scan(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	f.Source, f.Digest = src.Ref.String(), src.Digest
+	return f, nil
+}
+
+func (s *Session) scanImage(ctx context.Context, src *source.Source) (*Findings, error) {
+	t, err := s.Image(ctx, src.Image)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", src.Title(), err)
+	}
+	return t.Findings(), nil
+}
+
+func (s *Session) scanPath(ctx context.Context, src *source.Source) (*Findings, error) {
+	tarball, err := source.IsTarball(src.Path)
+	if err != nil {
+		return nil, err
+	}
+	if tarball {
+		f, err := s.Tarball(ctx, src.Path, src.Title())
+		if err != nil {
+			return nil, err
+		}
+		if missing := f.Tree.missing(); len(missing) > 0 && f.Uncovered().Live == 0 {
+			f.Loads = &Loads{Missing: missing}
+		}
+		return f, nil
+	}
+	d, err := OpenDisk(src.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	d.Path = "" // names are relative
+	if d.Only != "" {
+		d.Path = cmp.Or(src.Ref.Name, src.Path)
+	}
+	return d.Scan(ctx, s)
+}
 
 // Image reads all layers of an image in parallel, each once, and returns its merged file system. It waits for
 // layers that another caller reads; the first error cancels the others.

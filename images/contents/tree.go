@@ -1,5 +1,5 @@
-// The tree: a file system of any origin, merged from the layers of an image, a tarball or a directory on disk.
-
+// Package contents is the file system of an image, a directory or a tarball: its visible files, merged from its layers,
+// those that call the vsyscall page, and the layer that is added.
 package contents
 
 import (

@@ -63,7 +63,7 @@ func (w *treeWriter) write(ctx context.Context, t *Tree) error {
 	err := t.Read(ctx, t.Files((*Inode).HasContent), func(v *Target, r io.Reader) error { return w.file(ctx, v, r) })
 	for _, name := range slices.Backward(dirs) {
 		if err == nil {
-			err = w.closeDir(cmp.Or(name, "."), t.At(name).Entry)
+			err = w.adorn(cmp.Or(name, "."), t.At(name).Entry)
 		}
 	}
 	return err
@@ -71,14 +71,16 @@ func (w *treeWriter) write(ctx context.Context, t *Tree) error {
 
 // file writes one file under its first name, and links the others to it.
 func (w *treeWriter) file(ctx context.Context, v *Target, r io.Reader) error {
-	f, err := w.root.OpenFile(v.Names[0], os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	const private = 0o600
+	f, err := w.root.OpenFile(v.Names[0], os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
 	if err != nil {
 		return err
 	}
-	if _, err = filecopy.CopySparse(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
-		err = w.adorn(v.Names[0], f, v.Entry)
-	}
+	_, err = filecopy.CopySparse(f, blob.Reading{Ctx: ctx, Reader: r})
 	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := w.adorn(v.Names[0], v.Entry); err != nil {
 		return err
 	}
 	return w.link(v.Names)
@@ -93,23 +95,19 @@ func (w *treeWriter) link(names []string) error {
 	return nil
 }
 
-// adorn sets the owner, mode, xattrs and time of an open file or directory.
-func (w *treeWriter) adorn(name string, f *os.File, e *Entry) error {
+// adorn sets the owner, mode, xattrs and time of a file or directory.
+func (w *treeWriter) adorn(name string, e *Entry) error {
+	f, err := w.root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	lost, err := e.give(f)
 	if err != nil {
 		return WrapPath(name, err)
 	}
 	w.lost = w.lost || len(lost) > 0
 	return w.root.Chtimes(name, e.ModTime, e.ModTime)
-}
-
-func (w *treeWriter) closeDir(name string, e *Entry) error {
-	f, err := w.root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return w.adorn(name, f, e)
 }
 
 // allowed returns an error, unless it is that the caller may not do what root may: that is a loss.
@@ -165,16 +163,11 @@ func WriteDirectory(ctx context.Context, w io.Writer, dir string) error {
 	tw := tar.NewWriter(w)
 	linked := map[FileID]*Entry{}
 	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
+		if err := cmp.Or(err, context.Cause(ctx), source.MayBeInLayer(name)); err != nil {
 			return err
-		case e.Type()&fs.ModeSocket != 0:
-			return nil
 		}
-		if err := source.MayBeInLayer(name); err != nil {
-			return err
+		if e.Type()&fs.ModeSocket != 0 {
+			return nil
 		}
 		fi, err := e.Info()
 		if err != nil {

@@ -140,7 +140,6 @@ func (r *run) examine(ctx context.Context, d *contents.Disk) error {
 	if tarball {
 		return r.tarball(ctx, d)
 	}
-	d.FullNames = true
 	f, err := d.Scan(ctx, r.s)
 	if err != nil {
 		return err
