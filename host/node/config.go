@@ -98,7 +98,7 @@ func LoadConfig() (Config, error) {
 	return Config{}, nil
 }
 
-// ParseConfig reads the content of a configuration file.
+// ParseConfig reads the content of a configuration file. With an error, it returns the default.
 func ParseConfig(text []byte) (c Config, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -106,11 +106,11 @@ func ParseConfig(text []byte) (c Config, err error) {
 		return Config{}, err
 	}
 	if !slices.Contains([]string{"", Always, OptIn}, c.Enabled) {
-		return c, fmt.Errorf("enabled: got %q, want %q or %q", c.Enabled, Always, OptIn)
+		return Config{}, fmt.Errorf("enabled: got %q, want %q or %q", c.Enabled, Always, OptIn)
 	}
 	for name, path := range map[string]string{"runtime": c.Runtime, "state": c.State} {
 		if path != "" && !filepath.IsAbs(path) {
-			return c, fmt.Errorf("%s: %q is not an absolute path", name, path)
+			return Config{}, fmt.Errorf("%s: %q is not an absolute path", name, path)
 		}
 	}
 	return c, nil

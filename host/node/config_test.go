@@ -13,7 +13,10 @@ func TestParseConfig(t *testing.T) {
 		`{"enabled": "sometimes"}`: "enabled", `{"runtime": "runc"}`: "not an absolute path", `{"state": "s"}`: "not an absolute path",
 		`{"cache_bytes": 1}`: "cache_bytes",
 	} {
-		_, err := ParseConfig([]byte(text))
+		c, err := ParseConfig([]byte(text))
+		if err != nil && c != (Config{}) {
+			t.Errorf("%s: got %+v beside the error", text, c)
+		}
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}

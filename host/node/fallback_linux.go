@@ -86,17 +86,3 @@ func (r *root) putFallback(o *Options) error {
 	}
 	return r.put(addedfiles.Preload, addedfiles.WithPreloadLine(preload, wide), readable)
 }
-
-// putFixes adds the files that fixed programs read.
-func (r *root) putFixes(targets []*target) error {
-	for _, t := range targets {
-		if t.Fix == "" {
-			continue
-		}
-		file := addedfiles.FixOf(t.Fix).File
-		if err := r.put(file.Name, file.Body, addedfiles.Mode); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -65,7 +65,7 @@ func hook(stdin io.Reader, s *start) int {
 		err = s.run(state.Bundle, filepath.Join(state.Bundle, "config.json"))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "vfix: "+OneLine(err.Error()))
+		fmt.Fprintln(os.Stderr, "vfix: "+oneLine(err.Error()))
 	}
 	if errors.Is(err, errRequired) {
 		return 1
@@ -109,26 +109,25 @@ func findRuntime() string {
 // report writes one line to the log of the runtime: of one in JSON, engines read these members. Without a log, it is on
 // stderr.
 func (c *command) report(level string, err error) {
-	text := "vfix: " + OneLine(err.Error())
-	if c.log != "" {
-		const logMode = 0o644 // as runc's
-		line := text
-		if c.logFormat == "json" {
-			b, _ := json.Marshal(map[string]string{"level": level, "msg": text, "time": time.Now().UTC().Format(time.RFC3339)})
-			line = string(b)
-		}
-		if f, oerr := os.OpenFile(c.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NONBLOCK, logMode); oerr == nil {
-			_, werr := f.WriteString(line + "\n")
-			if errors.Join(werr, f.Close()) == nil {
-				return
-			}
-		}
+	text := "vfix: " + oneLine(err.Error())
+	line := text
+	if c.logFormat == "json" {
+		b, _ := json.Marshal(map[string]string{"level": level, "msg": text, "time": time.Now().UTC().Format(time.RFC3339)})
+		line = string(b)
 	}
-	fmt.Fprintln(os.Stderr, text)
+	const logMode = 0o644 // as runc's
+	f, err := os.OpenFile(c.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NONBLOCK, logMode)
+	if err == nil {
+		_, err = f.WriteString(line + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, text)
+	}
 }
 
-// OneLine returns a text without line breaks and terminal escapes, as the names in it come from an image.
-func OneLine(text string) string {
+// oneLine returns a text without line breaks and terminal escapes, as the names in it come from an image.
+func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return '?'

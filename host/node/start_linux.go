@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/internal/addedfiles"
 )
 
 // Options are what the program brings along.
@@ -144,8 +145,13 @@ func (s *start) apply(r *root, targets []*target, set settings) error {
 			return err
 		}
 	}
-	if err := r.putFixes(todo); err != nil {
-		return err
+	for _, t := range todo {
+		file := addedfiles.FixOf(t.Fix).File // fixed programs read it
+		if t.Fix != "" {
+			if err := r.put(file.Name, file.Body, addedfiles.Mode); err != nil {
+				return err
+			}
+		}
 	}
 	if set.fallback {
 		err := r.putFallback(s.Options)
