@@ -19,6 +19,8 @@ import (
 )
 
 const (
+	// TarBlock is the block size of tar, in bytes (POSIX pax, "ustar Interchange Format").
+	TarBlock = 512
 	// MaxName is the longest name accepted, in bytes: PATH_MAX of linux/limits.h. No
 	// engine could unpack a longer one.
 	MaxName = 4096
@@ -42,17 +44,18 @@ type TarMember struct {
 	// Sparse says that Size includes the holes, which the archive does not hold.
 	Sparse bool
 	Number uint32 // in the archive, the first being 1
+	// Offset is where the content begins in the archive, in bytes.
+	Offset int64
 	// Content is what a regular file holds.
 	Content io.Reader
 }
 
-// Members yields the members of a tar stream, each with its content, which can be read until the next one.
-// An error, which comes last, names the member if its name is known.
+// Members yields the members of a tar stream, each with its content, which can be read until the next one. Of a file
+// only the headers are read. An error, which comes last, names the member if its name is known.
 func Members(r io.Reader) iter.Seq2[*TarMember, error] {
-	if l, is := r.(*LayerStream); is {
-		r = l.Reader
+	if _, is := r.(io.Seeker); !is {
+		r = bufio.NewReaderSize(r, CopyBuffer) // r itself if it is one
 	}
-	r = bufio.NewReaderSize(r, CopyBuffer) // r itself if it is one
 	return func(yield func(*TarMember, error) bool) {
 		in := &tarStream{r: r}
 		tr := tar.NewReader(in)
@@ -60,7 +63,8 @@ func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 			m, err := nextMember(tr, n)
 			switch {
 			case err == nil:
-				in.end, in.more = m.end(in.n), false
+				m.Offset = in.n
+				in.end, in.more = m.end(), false
 			case err == io.EOF && in.ended && in.more:
 				err = hinterr.Damaged("tar archive ends early, in member %d", n)
 			}
@@ -90,18 +94,27 @@ func (s *tarStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end is where the member ends whose header ends at an offset.
-func (e *TarMember) end(header int64) int64 {
-	const block = 512
-	switch e.Typeflag {
-	case tar.TypeLink, tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeDir, tar.TypeFifo: // have no content
-	default:
-		header += e.Size
+// Seek lets a tar.Reader skip the content of members, if the stream is a file.
+func (s *tarStream) Seek(offset int64, whence int) (int64, error) {
+	f, is := s.r.(io.Seeker)
+	if !is {
+		return 0, errors.ErrUnsupported
 	}
-	if e.Sparse { // and less in the archive
+	at, err := f.Seek(offset, whence)
+	s.n = at
+	return at, err
+}
+
+// end is where the member ends in the archive.
+func (e *TarMember) end() int64 {
+	if e.Sparse { // less than Size is in the archive
 		return math.MaxInt64
 	}
-	return (header + block - 1) / block * block
+	end := e.Offset
+	if e.IsRegular() {
+		end += e.Size
+	}
+	return (end + TarBlock - 1) / TarBlock * TarBlock
 }
 
 // nextMember reads the header of member number n.

@@ -4,6 +4,7 @@ package source
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,15 +17,8 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// maxEntries is how many entries an archive of images may have. docker save writes five a layer and an image has at
-// most 127 layers; several images fit.
-const maxEntries = 100_000
-
 // maxLinks is how many links are followed from one entry of an archive to the next.
 const maxLinks = 8
-
-// tarBlock is the block size of tar, in bytes (POSIX pax, "ustar Interchange Format").
-const tarBlock = 512
 
 // tarEntry is where the content of one entry lies in an archive, in bytes.
 type tarEntry struct {
@@ -40,12 +34,11 @@ type archive struct {
 	entries map[string]tarEntry
 }
 
-// errStopped says that stop stopped the reading of an archive.
-var errStopped = errors.New("stopped")
+// errRootFS is an archive that has a root filesystem.
+var errRootFS = hinterr.Errorf(hinterr.ErrUnsupported, "a root filesystem, not an archive of images")
 
-// openTar reads the headers of an archive. stop, which may be nil, is called with the name of each entry; if it
-// returns true, openTar returns errStopped without reading the rest.
-func openTar(ctx context.Context, name string, o Options, stop func(entry string) bool) (*archive, error) {
+// openTar reads the headers of an archive.
+func openTar(ctx context.Context, name string, o Options) (*archive, error) {
 	f, size, err := blob.OpenRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no such file")
@@ -59,10 +52,10 @@ func openTar(ctx context.Context, name string, o Options, stop func(entry string
 	switch {
 	case err != nil && err != io.EOF:
 	case blob.DetectCompression(head[:n]) == blob.PlainStream:
-		err = t.list(ctx, f, func() (int64, error) { return f.Seek(0, io.SeekCurrent) }, stop)
+		err = t.list(ctx, f)
 	default:
 		defer f.Close()
-		err = t.keep(ctx, f, size, o, stop)
+		err = t.keep(ctx, f, size, o)
 	}
 	if err != nil {
 		t.Close()
@@ -71,56 +64,33 @@ func openTar(ctx context.Context, name string, o Options, stop func(entry string
 	return t, nil
 }
 
-// list reads the headers of r; at gives its offset in the file that has the content.
-func (t *archive) list(ctx context.Context, r io.Reader, at func() (int64, error), stop func(string) bool) error {
-	tr := tar.NewReader(r)
-	for n := 0; ; n++ {
-		if err := ctx.Err(); err != nil {
+// list reads the headers of r, up to the first that only a root filesystem has.
+func (t *archive) list(ctx context.Context, r io.Reader) error {
+	for m, err := range blob.Members(r) {
+		if err := cmp.Or(ctx.Err(), err); err != nil {
 			return err
 		}
-		h, err := tr.Next()
-		switch {
-		case err == io.EOF && n > 0:
-			return nil
-		case err != nil && n == 0 && ctx.Err() == nil:
-			return hinterr.Damaged("not a tar archive: %w", err)
-		case err != nil:
-			return hinterr.Damaged("tar entry %d: %w", n, err)
+		if inRoot(m.Path) {
+			return errRootFS
 		}
-		name := cleanEntry(h.Name)
-		if stop != nil && stop(name) {
-			return errStopped
-		}
-		if n >= maxEntries {
-			return hinterr.Damaged("more than %d entries", maxEntries)
-		}
-		off, err := at()
-		if err != nil {
-			return err
-		}
-		e := tarEntry{offset: off, size: h.Size}
-		switch h.Typeflag {
-		case tar.TypeReg:
+		e := tarEntry{offset: m.Offset, size: m.Size}
+		switch m.Typeflag {
 		case tar.TypeSymlink:
-			e = tarEntry{link: cleanEntry(path.Join(path.Dir(name), h.Linkname))}
+			e.link = cleanEntry(path.Join(path.Dir(m.Path), m.Linkname))
 		case tar.TypeLink:
-			e = tarEntry{link: cleanEntry(h.Linkname)}
-		default:
-			continue
+			e.link = cleanEntry(m.Linkname)
 		}
-		if _, twice := t.entries[name]; twice {
-			return hinterr.Damaged("two entries are named %s", name)
-		}
-		t.entries[name] = e
+		t.entries[m.Path] = e
 	}
+	return nil
 }
 
 // cleanEntry gives the name of an entry without "./", "/" and "..".
 func cleanEntry(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 // keep reads a stream of size bytes into a temporary file, unpacked if it is compressed, and lists it on the way, so
-// that stop is called before all of it is unpacked.
-func (t *archive) keep(ctx context.Context, r io.Reader, size int64, o Options, stop func(string) bool) error {
+// that a root filesystem is found out before all of it is unpacked.
+func (t *archive) keep(ctx context.Context, r io.Reader, size int64, o Options) error {
 	task := o.Progress.Start("read", t.name, size)
 	defer task.Done()
 	plain, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: task})
@@ -131,11 +101,11 @@ func (t *archive) keep(ctx context.Context, r io.Reader, size int64, o Options, 
 	if t.f, err = blob.TempFile(); err != nil {
 		return err
 	}
-	count := &blob.CountingReader{R: io.TeeReader(plain, t.f)}
-	if err := t.list(ctx, count, func() (int64, error) { return count.N, nil }, stop); err != nil {
+	kept := io.TeeReader(plain, t.f)
+	if err := t.list(ctx, kept); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, count) // damage behind the end marker counts
+	_, err = io.Copy(io.Discard, kept) // damage behind the end marker counts
 	return err
 }
 
@@ -169,7 +139,7 @@ func (t *archive) file(name string) (io.ReadCloser, error) {
 
 // openArchive opens the image of a docker or OCI archive.
 func openArchive(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	t, err := openTar(ctx, ref.Name, o, nil)
+	t, err := openTar(ctx, ref.Name, o)
 	if err != nil {
 		return nil, err
 	}

@@ -15,12 +15,9 @@ import (
 	"vfix.dev/vfix/images/blob"
 )
 
-// Media types that images in the wild have and go-containerregistry has no names for: buildkit's and containerd's of
-// docker's kind (containerd, core/images/mediatypes.go).
-const (
-	dockerLayerZstd         types.MediaType = "application/vnd.docker.image.rootfs.diff.tar.zstd"
-	dockerForeignLayerPlain types.MediaType = "application/vnd.docker.image.rootfs.foreign.diff.tar"
-)
+// dockerLayerZstd is a media type of docker's kind that buildkit and containerd have (containerd,
+// core/images/mediatypes.go) and go-containerregistry has no name for.
+const dockerLayerZstd types.MediaType = "application/vnd.docker.image.rootfs.diff.tar.zstd"
 
 // ociNames are docker's media types in OCI: the formats are the same (image-spec media-types.md, "Compatibility
 // Matrix").
@@ -30,20 +27,15 @@ var ociNames = map[types.MediaType]types.MediaType{
 	types.DockerLayer:             types.OCILayer,
 	dockerLayerZstd:               types.OCILayerZStd,
 	types.DockerUncompressedLayer: types.OCIUncompressedLayer,
-	types.DockerForeignLayer:      types.OCIRestrictedLayer,
-	dockerForeignLayerPlain:       types.OCIUncompressedRestrictedLayer,
 }
 
 // OCIName is the OCI media type for a docker one, and t for others.
 func OCIName(t types.MediaType) types.MediaType { return cmp.Or(ociNames[t], t) }
 
 // IsLayer reports whether a media type is that of a layer as a tar stream, compressed or not.
-func IsLayer(t types.MediaType) bool {
-	return t.IsLayer() || t == dockerLayerZstd || t == dockerForeignLayerPlain
-}
+func IsLayer(t types.MediaType) bool { return t.IsLayer() || t == dockerLayerZstd }
 
-// IsForeign reports whether a layer is a foreign one, which OCI calls non-distributable (image-spec, layer.md): an
-// image names it, with URLs of somebody else who has it. vfix keeps its descriptor and asks no URL for anything.
+// IsForeign reports whether a layer is a foreign one (Windows alone).
 func IsForeign(l v1.Layer) bool {
 	t, err := l.MediaType()
 	return err == nil && !t.IsDistributable()
@@ -63,41 +55,39 @@ func portable(ctx context.Context, img v1.Image, to Ref, o Options) (_ v1.Image,
 			l.Close()
 		}
 	}
-	was, err := img.Manifest()
+	m, err := img.Manifest()
 	mediaType, terr := img.MediaType()
 	layers, lerr := img.Layers()
 	config, cerr := img.RawConfigFile()
 	if err := cmp.Or(err, terr, lerr, cerr); err != nil {
 		return nil, done, err
 	}
-	rename := func(t *types.MediaType) {
-		if to.isLayout() {
-			*t = OCIName(*t)
-		}
-	}
-	was.MediaType = mediaType
-	m := was.DeepCopy()
-	rename(&m.MediaType)
-	rename(&m.Config.MediaType)
+	m.MediaType = mediaType
+	was := m.DeepCopy()
 	for n := range m.Layers {
 		d := &m.Layers[n]
 		unfit := d.MediaType == types.DockerUncompressedLayer
 		if !to.HasManifests() {
 			unfit = d.MediaType == types.OCILayerZStd || d.MediaType == dockerLayerZstd
 		}
-		if unfit {
-			packed, err := pack(ctx, layers[n], o)
-			if err != nil {
-				return nil, done, err
-			}
-			made = append(made, packed)
-			layers[n], d.Digest, d.Size = packed, packed.PackedDigest, packed.PackedSize
-			if d.MediaType = types.DockerLayer; mediaType == types.OCIManifestSchema1 {
-				d.MediaType = types.OCILayer
-			}
+		if !unfit {
+			continue
 		}
-		rename(&d.MediaType)
-		layers[n] = blob.AsType(layers[n], d.MediaType)
+		packed, err := pack(ctx, layers[n], o)
+		if err != nil {
+			return nil, done, err
+		}
+		made = append(made, packed)
+		layers[n], d.Digest, d.Size, d.MediaType = packed, packed.PackedDigest, packed.PackedSize, types.DockerLayer
+		if mediaType == types.OCIManifestSchema1 {
+			d.MediaType = types.OCILayer
+		}
+	}
+	if to.isLayout() {
+		m.MediaType, m.Config.MediaType = OCIName(m.MediaType), OCIName(m.Config.MediaType)
+		for n, d := range m.Layers {
+			m.Layers[n].MediaType = OCIName(d.MediaType)
+		}
 	}
 	if reflect.DeepEqual(m, was) {
 		return img, done, nil

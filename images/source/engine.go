@@ -65,7 +65,7 @@ func saved(ctx context.Context, e *Engine, ref Ref, found client.ImageInspectRes
 	defer stream.Close()
 	t := &archive{name: ref.Name, entries: map[string]tarEntry{}}
 	in := &blob.CountingReader{R: stream}
-	err = t.keep(ctx, in, found.Size, o, nil)
+	err = t.keep(ctx, in, found.Size, o)
 	if in.Err != nil {
 		err = in.Err // the archive is damaged for that reason
 	}

@@ -38,12 +38,12 @@ func read(s store, d v1.Descriptor, what string, limit int64) ([]byte, error) {
 	if d.Size < 0 || d.Size > limit {
 		return nil, hinterr.Damaged("%s %v: got %d bytes, want at most %d", what, d.Digest, d.Size, limit)
 	}
+	var data []byte
 	rc, err := (&layer{from: s, desc: d}).Compressed()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+	if err == nil {
+		defer rc.Close()
+		data, err = io.ReadAll(rc)
 	}
-	defer rc.Close()
-	data, err := io.ReadAll(rc)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -106,11 +106,15 @@ func madeImage(t types.MediaType, layers []v1.Descriptor, config []byte, s store
 	return i, err
 }
 
-// EditedImage makes an image of another one by editing its manifest and config. layers are in the manifest's order.
+// EditedImage makes an image of another one by editing its manifest and config. layers are in the manifest's order, and
+// get the media types that it has for them.
 func EditedImage(manifest, config []byte, layers []v1.Layer) (v1.Image, error) {
-	i := &image{raw: manifest, config: func() ([]byte, error) { return config, nil }, layers: layers}
+	i := &image{raw: manifest, config: func() ([]byte, error) { return config, nil }}
 	err := json.Unmarshal(manifest, &i.manifest)
 	i.desc = describe(cmp.Or(i.manifest.MediaType, types.OCIManifestSchema1), manifest)
+	for n, d := range i.manifest.Layers {
+		i.layers = append(i.layers, blob.AsType(layers[n], d.MediaType))
+	}
 	return i, err
 }
 

@@ -16,7 +16,6 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // layoutWriter writes the files of a layout, each blob once and before what names it.
@@ -37,16 +36,18 @@ func writeLayout(ctx context.Context, r Result, tag string, o Options, to fileWr
 		return d.Digest, err
 	}
 	index, err := json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
-	text := func(name string, data []byte) {
-		if err == nil {
-			err = to(name, int64(len(data)), func(w io.Writer) error {
-				_, err := w.Write(data)
-				return err
-			})
-		}
+	write := func(name string, text []byte) error {
+		return to(name, int64(len(text)), func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
 	}
-	text(layoutIndex, index)
-	text(layoutFile, []byte(`{"imageLayoutVersion":"`+layoutVersion+`"}`))
+	if err == nil {
+		err = write(layoutIndex, index)
+	}
+	if err == nil {
+		err = write(layoutFile, []byte(`{"imageLayoutVersion":"`+layoutVersion+`"}`))
+	}
 	return d.Digest, cmp.Or(err, ctx.Err())
 }
 
@@ -72,44 +73,38 @@ type manifest interface {
 
 // manifest writes an image or an index with all that it names, and describes it: with a platform and annotations it
 // would be as in the place that it came from.
-func (w *layoutWriter) manifest(m manifest) (v1.Descriptor, error) {
-	raw, err := m.RawManifest()
-	digest, derr := m.Digest()
-	mediaType, terr := m.MediaType()
-	d := v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: digest}
-	if err := cmp.Or(err, derr, terr); err != nil {
-		return d, err
-	}
+func (w *layoutWriter) manifest(m manifest) (d v1.Descriptor, err error) {
 	switch m := m.(type) {
 	case v1.Image:
 		err = w.parts(m)
 	case v1.ImageIndex:
 		err = w.entries(m)
 	}
-	if err == nil {
-		err = w.blob(static.NewLayer(raw, mediaType))
+	if err != nil {
+		return d, err
 	}
-	return d, err
+	raw, err := m.RawManifest()
+	is, derr := partial.Descriptor(m)
+	if err := cmp.Or(err, derr); err != nil {
+		return d, err
+	}
+	d = v1.Descriptor{MediaType: is.MediaType, Size: is.Size, Digest: is.Digest}
+	return d, w.blob(static.NewLayer(raw, is.MediaType))
 }
 
 // parts writes the layers and the config of an image.
 func (w *layoutWriter) parts(img v1.Image) error {
-	m, err := img.Manifest()
-	config, cerr := img.RawConfigFile()
-	layers, lerr := img.Layers()
-	if err := cmp.Or(err, cerr, lerr); err != nil {
+	layers, err := img.Layers()
+	config, cerr := partial.ConfigLayer(img)
+	if err := cmp.Or(err, cerr); err != nil {
 		return err
 	}
-	for n, d := range m.Layers {
-		// A foreign layer may be only in its own place (image-spec, layer.md, "Non-Distributable Layers").
-		if !d.MediaType.IsDistributable() && len(d.URLs) > 0 {
-			continue
-		}
-		if err := w.blob(layers[n]); err != nil {
+	for _, l := range append(layers, config) {
+		if err := w.blob(l); err != nil {
 			return err
 		}
 	}
-	return w.blob(static.NewLayer(config, m.Config.MediaType))
+	return nil
 }
 
 // entries writes the images and indexes in an index; nothing else is in those that builders write. One that the source
@@ -149,27 +144,22 @@ func entry(idx v1.ImageIndex, d v1.Descriptor) (manifest, error) {
 
 // blob writes a blob, which must have its digest.
 func (w *layoutWriter) blob(l v1.Layer) error {
-	digest, err := l.Digest()
-	size, serr := l.Size()
-	mediaType, terr := l.MediaType()
-	if err := cmp.Or(err, serr, terr); err != nil || w.done[digest] {
+	d, err := partial.Descriptor(l)
+	if err != nil || w.done[d.Digest] {
 		return err
 	}
-	w.done[digest] = true
-	return w.to(blobName(digest), size, func(to io.Writer) error {
+	w.done[d.Digest] = true
+	return w.to(blobName(d.Digest), d.Size, func(to io.Writer) error {
 		rc, err := l.Compressed()
 		if err == nil {
-			rc, err = blob.Verified(rc, digest, size)
+			rc, err = blob.Verified(rc, d.Digest, d.Size)
 		}
 		if err != nil {
 			return err
 		}
 		defer rc.Close()
-		var task progress.Task
-		if IsLayer(mediaType) {
-			task = w.o.Progress.Start("write", blob.LayerName(l, digest), size)
-			defer task.Done()
-		}
+		task := w.o.Progress.Start("write", blob.LayerName(l, d.Digest), d.Size)
+		defer task.Done()
 		_, err = blob.CopyTo(w.ctx, to, rc, task)
 		return err
 	})

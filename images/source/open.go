@@ -119,10 +119,10 @@ func openFile(ctx context.Context, ref Ref, o Options) (*Source, error) {
 		}
 		return transports[ref.Transport].open(ctx, ref, o)
 	}
-	t, err := openTar(ctx, ref.Name, o, inRoot)
+	t, err := openTar(ctx, ref.Name, o)
 	plain := &Source{Ref: ref, Path: ref.Name}
 	switch {
-	case errors.Is(err, errStopped), ctx.Err() == nil && errors.Is(err, hinterr.ErrDamaged):
+	case errors.Is(err, errRootFS), ctx.Err() == nil && errors.Is(err, hinterr.ErrDamaged):
 		return plain, nil // what reads it returns the error
 	case err != nil:
 		return nil, err
@@ -166,7 +166,7 @@ func IsTarball(name string) (bool, error) {
 	}
 	defer r.Close()
 	packed := kind != blob.PlainStream
-	head := make([]byte, tarBlock)
+	head := make([]byte, blob.TarBlock)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return packed, nil
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -213,18 +212,16 @@ func extendLayout(ctx context.Context, dest Ref, r Result, o Options) (v1.Hash, 
 	if err != nil {
 		return d.Digest, err
 	}
-	text, err := editIndex(raw, func(all []indexEntry) []indexEntry {
-		isThere := func(e indexEntry) bool { return e.Digest == d.Digest }
-		if dest.Tag == "" && slices.ContainsFunc(all, isThere) { // an entry without a tag would only make it ambiguous
-			return all
-		}
-		kept := slices.DeleteFunc(all, func(e indexEntry) bool { return dest.Tag != "" && e.Annotations[refNameKey] == dest.Tag })
-		return append(kept, newEntry(d))
-	})
-	if err = cmp.Or(err, ctx.Err()); err == nil {
-		err = atomicfile.Write(at, text)
+	isThere := false
+	text, err := editIndex(raw, func(e v1.Descriptor, _ blob.Object) bool {
+		isThere = isThere || e.Digest == d.Digest
+		return dest.Tag != "" && e.Annotations[refNameKey] == dest.Tag
+	}, d)
+	err = cmp.Or(err, ctx.Err())
+	if err != nil || dest.Tag == "" && isThere { // an entry without a tag would only make it ambiguous
+		return d.Digest, err
 	}
-	return d.Digest, err
+	return d.Digest, atomicfile.Write(at, text)
 }
 
 // filesIn writes files of a directory, each under its final name only when it is whole. A file that is there in its

@@ -28,31 +28,23 @@ func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.Imag
 	if err != nil {
 		return nil, err
 	}
-	out := &index{from: was.from, img: img}
-	found := false
-	out.raw, err = editIndex(was.raw, func(all []indexEntry) []indexEntry {
-		for _, e := range all {
-			if e.Digest == old.Digest {
-				found = true
-				delete(e.members, "data") // the old content itself (image-spec, descriptor.md)
-				e.members.Set(map[string]any{"digest": d.Digest, "size": d.Size, "mediaType": d.MediaType})
-			}
+	var omitted []v1.Descriptor
+	raw, err := editIndex(was.raw, func(e v1.Descriptor, members blob.Object) bool {
+		if e.Digest == old.Digest {
+			delete(members, "data") // the old content itself (image-spec, descriptor.md)
+			members.Set(map[string]any{"digest": d.Digest, "size": d.Size, "mediaType": d.MediaType})
 		}
-		return slices.DeleteFunc(all, func(e indexEntry) bool {
-			about := isAttestation(e.Descriptor) && e.Annotations[AttestationSubject] == old.Digest.String()
-			if about {
-				out.omitted = append(out.omitted, e.Descriptor)
-			}
-			return about
-		})
+		aboutOld := isAttestation(e) && e.Annotations[AttestationSubject] == old.Digest.String()
+		if aboutOld {
+			omitted = append(omitted, e)
+		}
+		return aboutOld
 	})
-	if err == nil && !found {
-		err = hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", old.Digest)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = json.Unmarshal(out.raw, &out.parsed)
-	}
-	out.desc = describe(was.desc.MediaType, out.raw)
+	out, err := storedIndex(was.from, describe(was.desc.MediaType, raw))
+	out.img, out.omitted = img, omitted
 	return out, err
 }
 
@@ -64,17 +56,17 @@ func OCIIndex(idx v1.ImageIndex) (v1.ImageIndex, error) {
 		return idx, nil
 	}
 	var members blob.Object
-	err := json.Unmarshal(was.raw, &members)
-	if err != nil {
+	if err := json.Unmarshal(was.raw, &members); err != nil {
 		return nil, hinterr.Damaged("index: %w", err)
 	}
 	members.Set(map[string]any{"mediaType": types.OCIImageIndex})
-	out := *was
-	out.parsed.MediaType = types.OCIImageIndex
-	if out.raw, err = blob.EncodeJSON(members); err == nil {
-		out.desc = describe(types.OCIImageIndex, out.raw)
+	raw, err := blob.EncodeJSON(members)
+	if err != nil {
+		return nil, err
 	}
-	return &out, err
+	out, err := storedIndex(was.from, describe(types.OCIImageIndex, raw))
+	out.img = was.img
+	return out, err
 }
 
 // noteOmitted reports the attestations that ReplaceInIndex omitted.
@@ -86,35 +78,17 @@ func noteOmitted(idx v1.ImageIndex, p progress.Reporter) {
 	}
 }
 
-// indexEntry is an entry of an index with all its members.
-type indexEntry struct {
-	v1.Descriptor
-	members blob.Object
-}
-
-func (e *indexEntry) UnmarshalJSON(text []byte) error {
-	if err := json.Unmarshal(text, &e.Descriptor); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, &e.members)
-}
-
-func (e indexEntry) MarshalJSON() ([]byte, error) { return blob.EncodeJSON(e.members) }
-
-// newEntry is the entry of a new image.
-func newEntry(d v1.Descriptor) (e indexEntry) {
-	text, _ := json.Marshal(d) // a descriptor always encodes
-	_ = e.UnmarshalJSON(text)
-	return e
-}
-
-// editIndex returns the text of an index with the entries that f makes of its own. Equal indexes give equal bytes.
-func editIndex(raw []byte, f func([]indexEntry) []indexEntry) ([]byte, error) {
+// editIndex returns the text of an index from which omit, which may change the members of an entry, removed some
+// entries; more are added. Equal indexes give equal bytes.
+func editIndex(raw []byte, omit func(v1.Descriptor, blob.Object) bool, more ...v1.Descriptor) ([]byte, error) {
 	var members blob.Object
 	err := json.Unmarshal(raw, &members)
 	if err == nil {
-		err = blob.Edit(members, "manifests", func(all *[]indexEntry) error {
-			*all = f(*all)
+		err = blob.Edit(members, "manifests", func(all *[]blob.Object) error {
+			*all = slices.DeleteFunc(*all, func(e blob.Object) bool { return omit(recoded[v1.Descriptor](e), e) })
+			for _, d := range more {
+				*all = append(*all, recoded[blob.Object](d))
+			}
 			return nil
 		})
 	}
@@ -122,4 +96,11 @@ func editIndex(raw []byte, f func([]indexEntry) []indexEntry) ([]byte, error) {
 		return nil, hinterr.Damaged("index: %w", err)
 	}
 	return blob.EncodeJSON(members)
+}
+
+// recoded is a value as another type for the same JSON text.
+func recoded[T any](value any) (as T) {
+	text, _ := json.Marshal(value) // it was JSON before
+	_ = json.Unmarshal(text, &as)
+	return as
 }
