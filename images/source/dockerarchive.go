@@ -50,16 +50,24 @@ func dockerImage(ctx context.Context, t *archive, ref Ref, o Options) (*Source, 
 	if err != nil {
 		return nil, err
 	}
-	var list []named
-	for n, a := range all {
-		list = append(list, named{n, "sha256:" + idOf(a.Config), a.RepoTags})
+	var entries []v1.Descriptor
+	byID := map[v1.Hash]archived{}
+	for _, a := range all {
+		id := v1.Hash{Algorithm: "sha256", Hex: idOf(a.Config)}
+		byID[id] = a
+		if len(a.RepoTags) == 0 {
+			a.RepoTags = []string{""}
+		}
+		for _, tag := range a.RepoTags {
+			entries = append(entries, v1.Descriptor{Digest: id, Annotations: map[string]string{refNameKey: tag}})
+		}
 	}
-	fit := matching(list, ref.Tag)
-	if len(fit) != 1 {
-		return nil, notOne(list, ref.Tag)
+	entry, err := pick(entries, ref.Tag, o)
+	if err != nil {
+		return nil, err
 	}
+	a := byID[entry.Digest]
 	var config []byte
-	a := all[fit[0].at]
 	if old == nil {
 		config, err = savedConfig(t, a)
 	} else {
@@ -72,9 +80,7 @@ func dockerImage(ctx context.Context, t *archive, ref Ref, o Options) (*Source, 
 	if err != nil {
 		return nil, err
 	}
-	if ref.Tag = ""; len(fit[0].names) > 0 {
-		ref.Tag = fit[0].names[0]
-	}
+	ref.Tag = tagOf(entry)
 	src := &Source{Ref: ref, Digest: img.manifest.Config.Digest.String()}
 	return src, src.take(img, o)
 }
@@ -157,14 +163,10 @@ func v1Links(t *archive) (map[string]schema1.Link, error) {
 			continue
 		}
 		var l schema1.Link
-		_, err := files(t.file).json(name, blob.MaxConfig, &l)
-		if err == nil && l.ID != id {
-			err = hinterr.Damaged("%s: got the ID %.12s", name, l.ID)
-		}
-		if err != nil {
+		if _, err := files(t.file).json(name, blob.MaxConfig, &l); err != nil {
 			return nil, err
 		}
-		all[id] = l
+		all[l.ID] = l
 	}
 	return all, nil
 }
@@ -203,14 +205,14 @@ func v1Images(t *archive, links map[string]schema1.Link) (all []archived, err er
 // diff ID.
 func v1Image(ctx context.Context, t *archive, links map[string]schema1.Link, top string, o Options) (names []string, config []byte, err error) {
 	var chain []schema1.Link
-	for id := top; len(chain) == 0 || id != ""; id = chain[len(chain)-1].Parent {
+	for id, more := top, true; more; more = id != "" {
 		l, ok := links[id]
 		if !ok {
-			return nil, nil, hinterr.Damaged("no layer %.80q", id)
+			return nil, nil, hinterr.Damaged("no layer %.80q, or it is above itself", id)
 		}
-		if chain = append(chain, l); len(chain) > len(links) {
-			return nil, nil, hinterr.Damaged("more than %d layers, or a cycle of them", len(links))
-		}
+		delete(links, id)
+		chain = append(chain, l)
+		id = l.Parent
 	}
 	slices.Reverse(chain)
 	layers, config, err := schema1.Assemble(chain, "", func(l schema1.Link) (c schema1.Content, err error) {

@@ -103,7 +103,7 @@ func layoutImage(in files, ref Ref, o Options) (*Source, error) {
 		return nil, err
 	}
 	from := fileStore{in, blobName}
-	d, err := entryOf(top.Manifests, ref.Tag, o)
+	d, err := pick(top.Manifests, ref.Tag, o)
 	if err != nil {
 		return nil, err
 	}
@@ -117,76 +117,44 @@ func tagOf(d v1.Descriptor) string {
 	return cmp.Or(d.Annotations[fullRefNameKey], d.Annotations[refNameKey])
 }
 
-// entryOf finds the entry of index.json that a tag names; without a tag the only one, or the only one for the
-// platform.
-func entryOf(entries []v1.Descriptor, tag string, o Options) (d v1.Descriptor, err error) {
-	var all []named
-	for n, d := range entries {
-		if !isAttestation(d) {
-			all = append(all, named{n, d.Digest.String(), []string{d.Annotations[fullRefNameKey], d.Annotations[refNameKey]}})
-		}
-	}
-	fit := matching(all, tag)
-	slices.SortStableFunc(fit, func(a, b named) int { return cmp.Compare(a.id, b.id) })
-	fit = slices.CompactFunc(fit, func(a, b named) bool { return a.id == b.id }) // one image may have several names
-	if len(fit) > 1 {
-		fit = slices.DeleteFunc(fit, func(n named) bool {
-			d := entries[n.at]
-			if !d.MediaType.IsImage() {
-				return false
-			}
-			return d.Platform == nil || !d.Platform.Satisfies(o.Platform)
-		})
-	}
-	if len(fit) != 1 {
-		return d, notOne(all, tag)
-	}
-	return entries[fit[0].at], nil
-}
-
 // ErrSeveral is a source with several images, of which none is named.
 var ErrSeveral = errors.New("name one of them")
 
-// named is one of several images in a layout or archive, with what a user can call it.
-type named struct {
-	at    int    // its place in the list
-	id    string // the digest of its manifest or its config, or an old ID
-	names []string
-}
-
-// matching are the images that a tag names: by a name as docker understands it, by the digest, or by the beginning of
-// that, at least what docker shows of it; its first name is then that one. Without a tag it is all.
-func matching(all []named, tag string) (fit []named) {
+// pick finds the entry of an image that a tag names: by a name as docker understands it, by the digest, or by the
+// beginning of that, at least what docker shows of it. Without a tag it is the only image, or the only one for the
+// platform.
+func pick(entries []v1.Descriptor, tag string, o Options) (d v1.Descriptor, err error) {
 	const shown = 12
-	for _, n := range all {
-		_, hex, _ := strings.Cut(n.id, ":")
-		isID := len(tag) >= shown && strings.HasPrefix(hex, strings.TrimPrefix(tag, "sha256:"))
-		isName := func(have string) bool { return have != "" && sameImageName(have, tag) }
-		k := slices.IndexFunc(n.names, isName)
-		if tag == "" || isID || k >= 0 {
-			n.names = n.names[max(k, 0):]
-			fit = append(fit, n)
-		}
-	}
-	return fit
-}
-
-// notOne is the error about a tag, or none, that does not name one of the images that a file lists.
-func notOne(all []named, tag string) error {
+	var fit []v1.Descriptor
 	var names []string
-	for _, n := range all {
-		has := slices.DeleteFunc(slices.Clone(n.names), func(name string) bool { return name == "" })
-		if len(has) == 0 {
-			has = []string{n.id}
+	for _, d := range entries {
+		if isAttestation(d) {
+			continue
 		}
-		names = append(names, has...)
+		names = append(names, cmp.Or(tagOf(d), d.Digest.String()))
+		isName := sameImageName(d.Annotations[fullRefNameKey], tag) || sameImageName(d.Annotations[refNameKey], tag)
+		isID := len(tag) >= shown && strings.HasPrefix(d.Digest.Hex, strings.TrimPrefix(tag, "sha256:"))
+		if tag == "" || isName || isID {
+			fit = append(fit, d)
+		}
 	}
-	err := hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", len(all), ErrSeveral)
+	slices.SortStableFunc(fit, func(a, b v1.Descriptor) int { return cmp.Compare(a.Digest.Hex, b.Digest.Hex) })
+	fit = slices.CompactFunc(fit, func(a, b v1.Descriptor) bool { return a.Digest == b.Digest }) // one image may have several names
+	if len(fit) > 1 {
+		fit = slices.DeleteFunc(fit, func(d v1.Descriptor) bool {
+			runs := d.Platform != nil && d.Platform.Satisfies(o.Platform)
+			return d.MediaType.IsImage() && !runs
+		})
+	}
 	switch {
-	case len(all) == 0:
-		return hinterr.Errorf(hinterr.ErrNotFound, "it lists no image")
+	case len(names) == 0:
+		return d, hinterr.Errorf(hinterr.ErrNotFound, "it lists no image")
+	case len(fit) == 1:
+		return fit[0], nil
 	case tag != "":
 		err = hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag)
+	default:
+		err = hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", len(names), ErrSeveral)
 	}
-	return hinterr.With(err, "add one of these after a colon: %s", strings.Join(names, " "))
+	return d, hinterr.With(err, "add one of these after a colon: %s", strings.Join(names, " "))
 }

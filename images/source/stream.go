@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/term"
@@ -44,45 +43,45 @@ func ReadOnce(source string) bool {
 
 // openStream copies a stream to a file and opens that. It waits for the stream's writer until ctx ends.
 func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error) {
-	dir, err := os.MkdirTemp("", "vfix-")
+	f, err := os.CreateTemp("", "vfix-")
 	if err != nil {
 		return nil, err
 	}
-	title := ref.Name
+	at, title, open := ref, ref.Name, openFile
+	at.Name = f.Name()
 	if isStdin(title) {
 		title = "stdin"
 	}
-	at := ref
-	at.Name = filepath.Join(dir, filepath.Base(title))
+	if !ref.Guessed {
+		open = transports[ref.Transport].open
+	}
 	copied := make(chan error, 1)
-	go func() { copied <- copyStream(ctx, ref.Name, at.Name, title, o) }()
+	go func() { copied <- copyStream(ctx, f, ref.Name, title, o) }()
 	select {
 	case err = <-copied:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	open := openFile
-	if !ref.Guessed {
-		open = transports[ref.Transport].open
-	}
 	if err == nil {
 		src, err = open(ctx, at, o)
 	}
 	if err != nil {
-		os.RemoveAll(dir)
+		os.Remove(at.Name)
 		if errors.Is(err, ErrSeveral) && ref.Name == Stdin {
 			err = hinterr.With(err, "%s; of stdin as %s:-:TAG or %s:-:TAG", hinterr.HintOf(err), DockerArchive, OCIArchive)
 		}
 		return nil, fmt.Errorf("%s: %w", title, err)
 	}
 	src.Ref.Name = ref.Name
-	src.AtEnd(func() error { return os.RemoveAll(dir) })
+	src.AtEnd(func() error { return os.Remove(at.Name) })
 	return src, nil
 }
 
 const pipeHint = "pipe an image into vfix: docker save IMAGE | vfix scan -"
 
-func copyStream(ctx context.Context, name, file, title string, o Options) error {
+// copyStream copies a stream to a file, and closes that.
+func copyStream(ctx context.Context, out *os.File, name, title string, o Options) error {
+	defer out.Close()
 	in := os.Stdin
 	if !isStdin(name) {
 		f, err := os.Open(name)
@@ -95,11 +94,6 @@ func copyStream(ctx context.Context, name, file, title string, o Options) error 
 	if term.IsTerminal(int(in.Fd())) {
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a terminal, not a file or a pipe"), pipeHint)
 	}
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
 	task := o.Progress.Start("read", title, -1)
 	defer task.Done()
 	n, err := blob.CopyTo(ctx, out, in, task)
