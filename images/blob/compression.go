@@ -70,7 +70,7 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	if kind == PlainStream {
 		return io.NopCloser(in), kind, nil
 	}
-	from, to, program, err := pipeFor(kind, in)
+	from, to, err := os.Pipe()
 	if err != nil {
 		return nil, kind, err
 	}
@@ -78,12 +78,7 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	u := &unpacking{pipe: from, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(u.ended)
-		var err error
-		if program != "" {
-			err = filter(ctx, program, to, in)
-		} else {
-			err = unpack(to, in, kind)
-		}
+		err := unpack(ctx, to, in, kind)
 		to.Close()
 		if ctx.Err() == nil { // the rest, padding or not, shows whether r is sound
 			io.Copy(io.Discard, in)
@@ -91,19 +86,6 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 		u.err = cmp.Or(context.Cause(ctx), source.Err, err)
 	}()
 	return u, kind, nil
-}
-
-// pipeFor is where the content of a stream is written and read, and the program that writes it: "" for vfix itself.
-func pipeFor(kind Compression, in *bufio.Reader) (from io.ReadCloser, to io.WriteCloser, program string, err error) {
-	if _, short := in.Peek(smallStream); short == nil && kind == GzipStream {
-		program, _ = exec.LookPath("igzip")
-	}
-	if program != "" {
-		from, to, err = os.Pipe()
-		return from, to, program, err
-	}
-	from, to = io.Pipe()
-	return from, to, "", nil
 }
 
 // unpacking is a stream that a goroutine unpacks.
@@ -131,7 +113,12 @@ func (u *unpacking) Close() error {
 }
 
 // unpack writes the content of a gzip or zstd stream.
-func unpack(w io.Writer, in *bufio.Reader, kind Compression) error {
+func unpack(ctx context.Context, w io.Writer, in *bufio.Reader, kind Compression) error {
+	if _, short := in.Peek(smallStream); short == nil && kind == GzipStream {
+		if program, err := exec.LookPath("igzip"); err == nil {
+			return filter(ctx, program, w, in)
+		}
+	}
 	var r io.Reader
 	var err error
 	if kind == ZstdStream {
