@@ -1,5 +1,7 @@
-// Content that is verified while it is read, and the reading and copying of it.
-
+// Package blob reads content that is named by its digest: manifests, and layers as checked, decompressed tar streams.
+// It also keeps contents in temporary files, and edits JSON texts.
+//
+// This file verifies content while it is read, and copies it.
 package blob
 
 import (

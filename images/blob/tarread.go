@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"math"
 	"path"
 	"strings"
 
@@ -57,15 +56,15 @@ func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 		r = bufio.NewReaderSize(r, CopyBuffer) // r itself if it is one
 	}
 	return func(yield func(*TarMember, error) bool) {
-		in := &tarStream{r: r}
+		in, end := &tarStream{r: r}, int64(0)
 		tr := tar.NewReader(in)
 		for n := uint32(1); ; n++ {
 			m, err := nextMember(tr, n)
 			switch {
 			case err == nil:
 				m.Offset = in.n
-				in.end, in.more = m.end(), false
-			case err == io.EOF && in.ended && in.more:
+				end = m.end()
+			case err == io.EOF && in.n > end && in.zeros < TarBlock:
 				err = hinterr.Damaged("tar archive ends early, in member %d", n)
 			}
 			if err == io.EOF || !yield(m, err) || err != nil {
@@ -75,22 +74,22 @@ func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 	}
 }
 
-// tarStream is a tar stream that knows whether there is more behind a member. A tar.Reader takes a stream that ends in
-// or behind the PAX records of a member for one that is whole (Go 1.26).
+// tarStream is a tar stream that knows whether it ends as an archive does, after a member or with zeros. A tar.Reader
+// takes a stream that ends behind the PAX records of a member for one that is whole (Go 1.26).
 type tarStream struct {
 	r     io.Reader
 	n     int64 // bytes read
-	end   int64 // of the last member
-	more  bool  // behind it, and not zeros, with which an archive ends
-	ended bool
+	zeros int   // the last of them that are 0
 }
 
 func (s *tarStream) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	behind := max(0, min(int64(n), s.end-s.n))
-	s.more = s.more || len(bytes.TrimLeft(p[behind:n], "\x00")) > 0
 	s.n += int64(n)
-	s.ended = s.ended || err == io.EOF
+	text := len(bytes.TrimRight(p[:n], "\x00"))
+	if text > 0 {
+		s.zeros = 0
+	}
+	s.zeros += n - text
 	return n, err
 }
 
@@ -105,11 +104,8 @@ func (s *tarStream) Seek(offset int64, whence int) (int64, error) {
 	return at, err
 }
 
-// end is where the member ends in the archive.
+// end is where the member ends in the archive, or a place behind that if it is sparse.
 func (e *TarMember) end() int64 {
-	if e.Sparse { // less than Size is in the archive
-		return math.MaxInt64
-	}
 	end := e.Offset
 	if e.IsRegular() {
 		end += e.Size
