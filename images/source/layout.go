@@ -141,10 +141,7 @@ func pick(entries []v1.Descriptor, tag string, o Options) (d v1.Descriptor, err 
 	slices.SortStableFunc(fit, func(a, b v1.Descriptor) int { return cmp.Compare(a.Digest.Hex, b.Digest.Hex) })
 	fit = slices.CompactFunc(fit, func(a, b v1.Descriptor) bool { return a.Digest == b.Digest }) // one image may have several names
 	if len(fit) > 1 {
-		fit = slices.DeleteFunc(fit, func(d v1.Descriptor) bool {
-			runs := d.Platform != nil && d.Platform.Satisfies(o.Platform)
-			return d.MediaType.IsImage() && !runs
-		})
+		fit = slices.DeleteFunc(fit, func(d v1.Descriptor) bool { return d.Platform != nil && !d.Platform.Satisfies(o.Platform) })
 	}
 	switch {
 	case len(names) == 0:

@@ -367,6 +367,13 @@ func TestReplaceInIndex(t *testing.T) {
 	if _, err := source.Open(t.Context(), dir, source.Options{Platform: v1.Platform{OS: "linux", Architecture: "s390x"}}); !errors.Is(err, hinterr.ErrPlatform) || !strings.Contains(err.Error(), "linux/arm64") {
 		t.Errorf("s390x: got %v", err)
 	}
+	// An image of which index.json has no platform may be the one that is meant.
+	if err := p.AppendImage(next); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Open(t.Context(), dir, fast); !errors.Is(err, source.ErrSeveral) {
+		t.Errorf("beside an image: got %v", err)
+	}
 }
 
 // An image that an index lists but a layout does not have stays listed; one of which a part is missing is an error.
