@@ -17,8 +17,11 @@ import (
 )
 
 // criPlugin is the plugin that has the runtimes, by the version of the configuration (containerd, docs/PLUGINS.md and
-// version/config). Version 4 moved only the server's own tables.
+// version/config). A file without a version, such as that of docker's packages, has version 1; version 4 moved only the
+// server's own tables.
 var criPlugin = map[int]string{
+	0: "cri",
+	1: "cri",
 	2: "io.containerd.grpc.v1.cri",
 	3: "io.containerd.cri.v1.runtime",
 	4: "io.containerd.cri.v1.runtime",
@@ -76,7 +79,7 @@ func containerdChange(t *tree, e engine, use usage) (Change, error) {
 	}
 	plugin := criPlugin[c.Version]
 	if plugin == "" {
-		return Change{}, hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 2 to 4", e.config, c.Version)
+		return Change{}, hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 1 to 4", e.config, c.Version)
 	}
 	merged := c
 	for _, pattern := range c.Imports {

@@ -157,6 +157,7 @@ func TestBlocks(t *testing.T) {
 	}{
 		{"none", "", "version = 2\n", true},
 		{"empty", "\n", "version = 2\n", true},
+		{"version 1", "oom_score = 1\n", `[plugins."cri".containerd.runtimes.vfix]`, true},
 		{"version 2, with imports", "version = 2\nimports = ['/etc/containerd/conf.d/*.toml']\n", `"io.containerd.grpc.v1.cri"`, true},
 		{"version 2, with runc", "version = 2\n" + runc, "SystemdCgroup = true", false},
 		{"version 3", "version = 3\n", `"io.containerd.cri.v1.runtime"`, false},
@@ -204,7 +205,6 @@ func TestRefused(t *testing.T) {
 		{"docker", "/etc/docker/daemon.json", `{"default-runtime": "nvidia"}`, true, hinterr.ErrUnsupported},
 		{"containerd", "/etc/containerd/config.toml", "version = ", false, hinterr.ErrDamaged},
 		{"containerd", "/etc/containerd/config.toml", "version = 9", false, hinterr.ErrUnsupported},
-		{"containerd", "/etc/containerd/config.toml", "oom_score = 1", false, hinterr.ErrUnsupported},
 		{"k3s", "/etc/x", "", false, hinterr.ErrNotFound},
 		{"k0s", "/etc/x", "", false, hinterr.ErrNotFound},
 	} {

@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -43,5 +45,22 @@ func TestParseArgs(t *testing.T) {
 		if c := parseArgs(strings.Fields(line)); c.config != want {
 			t.Errorf("%s: got %s, want %s", line, c.config, want)
 		}
+	}
+}
+
+// The real runtime is the first one that is not this program under another name.
+func TestFindRuntime(t *testing.T) {
+	self, real := t.TempDir(), t.TempDir()
+	for name, err := range map[string]error{
+		"link": os.Symlink("/proc/self/exe", filepath.Join(self, "runc")), "file": os.WriteFile(filepath.Join(real, "crun"), nil, 0o755),
+		"plain file": os.WriteFile(filepath.Join(real, "runc"), nil, 0o644),
+	} {
+		if err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	t.Setenv("PATH", self+":"+real)
+	if got, link := findRuntime(), filepath.Join(self, "runc"); got == link || got == filepath.Join(real, "runc") {
+		t.Errorf("got %q", got)
 	}
 }

@@ -216,19 +216,20 @@ func (l *looker) file(dir int, base, name string) error {
 }
 
 // openELF opens a file that starts as 64-bit ELF for x86-64 does; it returns nil for another. A file of which a layer has
-// only the metadata is zeros there, and opened as the root shows it (overlayfs.rst, "Metadata only copy up").
+// only the metadata is zeros there, and opened as the root shows it (overlayfs.rst, "Metadata only copy up"). One that
+// cannot be read is left to the examination.
 func (l *looker) openELF(dir int, base, name string) (*os.File, error) {
 	fd, err := openAt(dir, base, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	head, err := readHead(fd)
-	if err == nil && isELF(head) {
+	if err != nil || isELF(head) {
 		return os.NewFile(uintptr(fd), name), nil
 	}
 	unix.Close(fd) // most files: an os.File would take two more system calls
-	if err != nil || head != [headSize]byte{} {
-		return nil, err
+	if head != [headSize]byte{} {
+		return nil, nil
 	}
 	shown, _, err := l.openFile(name)
 	if err != nil {

@@ -94,11 +94,13 @@ func execute(configured string, args []string) error {
 // usualPath is searched after PATH: engines start their runtimes with an environment of their own.
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// findRuntime does not find this program, which may be linked to under another name.
 func findRuntime() string {
+	self, _ := os.Stat("/proc/self/exe")
 	for _, name := range []string{"runc", "crun"} {
 		for dir := range strings.SplitSeq(os.Getenv("PATH")+":"+usualPath, ":") {
 			path, err := exec.LookPath(filepath.Join(dir, name))
-			if err == nil && filepath.IsAbs(path) {
+			if fi, serr := os.Stat(path); err == nil && serr == nil && filepath.IsAbs(path) && !os.SameFile(fi, self) {
 				return path
 			}
 		}

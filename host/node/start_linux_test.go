@@ -99,6 +99,13 @@ func TestZeros(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, f, err)
 		}
 	}
+	// What cannot be read does not end a look: a process has no memory at 0.
+	self, err := os.Open("/proc/self")
+	n.must(err)
+	defer self.Close()
+	if f, err := c.looker().openELF(int(self.Fd()), "mem", "mem"); f == nil || err != nil {
+		t.Errorf("unreadable: got %v, %v", f, err)
+	}
 }
 
 // What the cache has: layers that are large or have something to patch, and whatever took too long.

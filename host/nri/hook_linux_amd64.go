@@ -36,7 +36,7 @@ func (o Options) writeHook(program []byte) error {
 }
 
 // onNode refuses a directory, which may not exist yet, in the filesystem of a container's image, an overlay: no container
-// could start with a hook in a pod's own filesystem. In a container, the plugin is the first process.
+// could start with a hook in a pod's own filesystem.
 func onNode(dir string) error {
 	var root, st unix.Stat_t
 	var overlay unix.Statfs_t
@@ -47,9 +47,17 @@ func onNode(dir string) error {
 	if err := errors.Join(unix.Stat("/", &root), unix.Statfs("/", &overlay)); err != nil {
 		return err
 	}
-	if os.Getpid() == 1 && overlay.Type == unix.OVERLAYFS_SUPER_MAGIC && root.Dev == st.Dev {
+	if contained() && overlay.Type == unix.OVERLAYFS_SUPER_MAGIC && root.Dev == st.Dev {
 		return hinterr.With(fmt.Errorf("%s: in this container's own filesystem, where the engine finds no hook", dir),
 			"mount the node's directory there, under the same path, as deploy/kubernetes/nri.yaml does")
 	}
 	return nil
+}
+
+// contained reports whether this process is in a container: the first process that it sees is itself, or has other
+// mounts, as in a pod with the node's processes.
+func contained() bool {
+	first, err := os.Readlink("/proc/1/ns/mnt")
+	own, _ := os.Readlink("/proc/self/ns/mnt")
+	return os.Getpid() == 1 || err == nil && first != own
 }
