@@ -129,31 +129,14 @@ func dropInDest(typed string) (source.Ref, error) {
 	return dest, nil
 }
 
-func dropIn(s *fallback.Shim, program string) ([]contents.Extra, error) {
-	body, err := readProgram(program)
+// dropIn returns the files of the layer. Its vfix, the file at path, must run in any image: a static program for
+// linux/amd64.
+func dropIn(s *fallback.Shim, path string) ([]contents.Extra, error) {
+	program, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	text := func(name string, body []byte) contents.Extra {
-		return contents.Extra{Name: name, Mode: 0o644, Body: body}
-	}
-	return append(s.LibraryFiles(true), s.TraceFile(),
-		contents.Extra{Name: programName, Mode: 0o755, Body: body},
-		text(addedfiles.Preload, addedfiles.WithPreloadLine(nil, true)),
-		text("etc/dpkg/dpkg.cfg.d/vfix", dpkgConfig),
-		text("usr/lib/yum-plugins/vfix.py", yumPlugin),
-		text("etc/yum/pluginconf.d/vfix.conf", yumConfig),
-	), nil
-}
-
-// readProgram reads the vfix that goes into the layer. It must run in any image: a static
-// program for linux/amd64.
-func readProgram(path string) ([]byte, error) {
-	body, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r, err := patch.Scan(bytes.NewReader(body), int64(len(body)))
+	r, err := patch.Scan(bytes.NewReader(program), int64(len(program)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -161,7 +144,16 @@ func readProgram(path string) ([]byte, error) {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a static program for linux/amd64", path),
 			"name one: --program FILE")
 	}
-	return body, nil
+	text := func(name string, body []byte) contents.Extra {
+		return contents.Extra{Name: name, Mode: 0o644, Body: body}
+	}
+	return append(s.LibraryFiles(true), s.TraceFile(),
+		contents.Extra{Name: programName, Mode: 0o755, Body: program},
+		text(addedfiles.Preload, addedfiles.WithPreloadLine(nil, true)),
+		text("etc/dpkg/dpkg.cfg.d/vfix", dpkgConfig),
+		text("usr/lib/yum-plugins/vfix.py", yumPlugin),
+		text("etc/yum/pluginconf.d/vfix.conf", yumConfig),
+	), nil
 }
 
 // dropInImage makes an image of the layer. Its entrypoint is vfix, so that the image

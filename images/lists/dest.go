@@ -4,6 +4,7 @@ package lists
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,32 +76,24 @@ func CheckTemplate(t string) error {
 	return err
 }
 
-// fillTemplate makes the DEST of an image. An image that is not from a registry or daemon is called as DefaultDest would
-// call it; an image that is named by its digest alone has the first twelve digits of it as its tag.
+// fillTemplate makes the DEST of an image. Its name and tag are those of a result without a suffix; an image that is named
+// by its digest alone has the first twelve digits of it as its tag.
 func fillTemplate(t string, ref source.Ref) (string, error) {
-	typed := ref.Name
-	if ref.Transport != source.Daemon && ref.Transport != source.Registry {
-		var err error
-		if typed, err = source.ResultName(ref, "", ""); err != nil {
-			return "", err
-		}
+	const short = 12
+	base, digest, _ := strings.Cut(ref.Name, "@sha256:")
+	tag := digest[:min(len(digest), short)]
+	if source.HasTag(base) {
+		tag = ""
 	}
-	n, err := name.ParseReference(typed)
+	named, err := source.ResultName(ref, tag, "")
 	if err != nil {
-		return "", source.BadName(typed, err)
+		return "", err
 	}
-	tag := n.Identifier()
-	if base, digest, ok := strings.Cut(typed, "@"); ok {
-		if named, err := name.NewTag(base); err == nil && source.HasTag(base) {
-			tag = named.TagStr()
-		} else if _, hex, ok := strings.Cut(digest, ":"); ok {
-			tag = hex[:min(len(hex), 12)]
-		}
+	n, err := name.NewTag(named)
+	if err != nil {
+		return "", source.BadName(named, err)
 	}
-	registry, repository := n.Context().RegistryStr(), n.Context().RepositoryStr()
-	if registry == name.DefaultRegistry {
-		registry = "docker.io"
-	}
-	last := repository[strings.LastIndex(repository, "/")+1:]
-	return strings.NewReplacer("{registry}", registry, "{repository}", repository, "{name}", last, "{tag}", tag).Replace(t), nil
+	registry, repository := strings.Replace(n.RegistryStr(), name.DefaultRegistry, "docker.io", 1), n.RepositoryStr()
+	words := strings.NewReplacer("{registry}", registry, "{repository}", repository, "{name}", path.Base(repository), "{tag}", n.TagStr())
+	return words.Replace(t), nil
 }

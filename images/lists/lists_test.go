@@ -14,6 +14,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/lists"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -186,6 +187,23 @@ func TestTemplate(t *testing.T) {
 	for template, want := range map[string]string{"docker://r.example/{repository}:{tag}": "", "docker://r.example/a:1": "nothing in braces", "docker://r.example/{x}:1": "want {registry}"} {
 		if err := lists.CheckTemplate(template); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", template, err, want)
+		}
+	}
+}
+
+func TestFillTemplate(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0123456789abcdef", 4)
+	for from, want := range map[string]string{
+		"redis:2.8": "docker.io/library/redis redis 2.8", "docker://r.example:5000/team/a": "r.example:5000/team/a a latest",
+		"docker://r.example/a" + digest: "r.example/a a 0123456789ab", "docker://r.example/a:1" + digest: "r.example/a a 1",
+		"oci:dir/base:x": "docker.io/library/base base x", "docker-archive:some.tar": "docker.io/library/some some latest",
+	} {
+		ref := imagetest.Must[source.Ref](t)(source.ParseRef(from))
+		if ref.Guessed {
+			ref.Transport = source.Daemon // as opened
+		}
+		if got, err := lists.FillTemplate("{registry}/{repository} {name} {tag}", ref); err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", from, got, err, want)
 		}
 	}
 }

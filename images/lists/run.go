@@ -153,18 +153,12 @@ func (r *run) rebuild(ctx context.Context, out *Image, src *source.Source) (err 
 	if err != nil {
 		return err
 	}
-	f := done.Findings
-	out.LeftOver = f.Uncovered().Left
-	switch {
-	case !done.Unchanged:
-		out.Status = Done
-	case out.LeftOver > 0:
-		out.Status = Affected
-	default:
-		out.Status = Unaffected
-	}
 	out.Reference, out.Digest, out.LayerSize, out.Warnings = done.Reference, done.Digest, done.LayerSize, slices.Clone(done.Warnings)
-	out.take(f)
+	out.LeftOver = done.Findings.Uncovered().Left
+	out.take(done.Findings, out.LeftOver > 0)
+	if !done.Unchanged {
+		out.Status = Done
+	}
 	return nil
 }
 
@@ -173,23 +167,21 @@ func (r *run) scan(ctx context.Context, out *Image, src *source.Source) error {
 	if err != nil {
 		return err
 	}
-	out.Status = Unaffected
 	sites := f.Uncovered().Live
-	if sites > 0 {
-		out.Status = Affected
-	}
-	out.take(f)
+	out.take(f, sites > 0)
 	out.Patched = min(out.Patched, sites)
 	out.LeftOver = sites - out.Patched
 	return nil
 }
 
 // take counts what was found in an image, and the call sites that can be, or were, patched.
-func (i *Image) take(f *contents.Findings) {
-	i.Files = len(f.Files) + len(f.Packed)
+func (i *Image) take(f *contents.Findings, affected bool) {
+	i.Status, i.Files = Unaffected, len(f.Files)+len(f.Packed)
+	if affected {
+		i.Status = Affected
+	}
 	for n := range f.Files {
-		plan := f.Files[n].Plan
-		if plan.Redirected() {
+		if f.Files[n].Plan.Redirected() {
 			i.Fixed++
 		}
 		sites := f.Files[n].Sites()

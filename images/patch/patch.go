@@ -32,9 +32,8 @@ type Options struct {
 	DryRun  bool
 	// Since names a stamp: a file whose mtime says since when files must have changed to be examined. If it is missing,
 	// all are. At the end it is set to when the run began; "" means no stamp.
-	Since string
-	// OneFS leaves out what is mounted in a directory.
-	OneFS    bool
+	Since    string
+	OneFS    bool // leaves out what is mounted in a directory
 	Progress progress.Reporter
 	Rewriter patch.Options
 }

@@ -185,8 +185,5 @@ func (r *run) write(f *file, dir *os.Root, name, temp string) error {
 	if f.tarball && len(dropped) > 0 { // the plan of a program says it
 		r.warn("%s: %s", f.names[0].Path, contents.MarkWarning(dropped))
 	}
-	if err := dir.Chtimes(temp, h.AccessTime, h.ModTime); err != nil {
-		return err
-	}
-	return made.Sync()
+	return cmp.Or(dir.Chtimes(temp, h.AccessTime, h.ModTime), made.Sync())
 }

@@ -1,0 +1,4 @@
+package lists
+
+// For the tests of this package alone.
+var FillTemplate = fillTemplate
