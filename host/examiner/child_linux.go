@@ -64,11 +64,6 @@ func examine(f *os.File, fixes []find.Fix) (found Finding, err error) {
 		return found, err
 	}
 	found = Finding{Edits: p.Edits, Tail: p.Tail, Static: r.Static}
-	for _, q := range p.Patches {
-		if q.Form != patch.Left {
-			found.Sites++
-		}
-	}
 	left := p.LeftOver()
 	if len(left) > 0 {
 		found.Left = fmt.Sprintf("call sites left: %d, the first at vaddr %#x: %s", len(left), left[0].Site.Vaddr, left[0].Reason)

@@ -32,8 +32,7 @@ type answer struct {
 // compares the old bytes of the edits with the file.
 type Finding struct {
 	Edits []patch.Edit `json:"edits,omitempty"`
-	Tail  []byte       `json:"tail,omitempty"`  // appended to the file
-	Sites int          `json:"sites,omitempty"` // call sites that the patch changes
+	Tail  []byte       `json:"tail,omitempty"` // appended to the file
 	// Left says which live and unknown call sites stay, or why a fix cannot be made; "" for neither.
 	Left   string `json:"left,omitempty"`
 	Static bool   `json:"static,omitempty"` // a program that loads no library

@@ -78,7 +78,7 @@ func TestExamine(t *testing.T) {
 	legacy := tinyelf.Bytes(1)
 	for range 2 {
 		f, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy)))
-		if err != nil || f.Sites != 1 || f.Left != "" || !f.Static {
+		if err != nil || f.Empty() || f.Left != "" || !f.Static {
 			t.Fatalf("got %+v, %v", f, err)
 		}
 		got := append(bytes.Clone(legacy), f.Tail...)
@@ -123,7 +123,7 @@ func TestFaults(t *testing.T) {
 		if _, err := e.Examine(bytes.NewReader(file), int64(len(file))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", name, err, want)
 		}
-		if f, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy))); err != nil || f.Sites != 1 {
+		if f, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy))); err != nil || f.Empty() {
 			t.Errorf("%s: the next file: got %+v, %v", name, f, err)
 		}
 	}

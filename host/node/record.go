@@ -27,10 +27,8 @@ type Record struct {
 	Door      string    `json:"door"` // runtime or hook
 	Result    string    `json:"result"`
 	Reason    string    `json:"reason,omitempty"`
-	// Patched are the files that the container has patched, Sites their call sites; those that an earlier start has
-	// patched as well.
+	// Patched are the files that the container has patched, those of an earlier start as well.
 	Patched []string   `json:"patched,omitempty"`
-	Sites   int        `json:"sites,omitempty"`
 	Left    []leftover `json:"left,omitempty"`
 	// Omitted is how many names of Patched and Left are not in the line.
 	Omitted int `json:"omitted,omitempty"`

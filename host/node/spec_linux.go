@@ -18,7 +18,6 @@ type spec struct {
 		Destination, Type string
 		Options           []string
 	}
-	volumes []string
 }
 
 // readSpec reads a config.json. The path of its root is relative to the bundle.
@@ -37,19 +36,19 @@ func readSpec(path, bundle string) (*spec, error) {
 	if !filepath.IsAbs(s.Root.Path) {
 		s.Root.Path = filepath.Join(bundle, s.Root.Path)
 	}
-	s.findVolumes()
 	return &s, nil
 }
 
-// findVolumes notes the mounts of this machine's files, except those that engines make for each container.
-func (s *spec) findVolumes() {
+// volumes are the mounts of this machine's files, except those that engines make for each container.
+func (s *spec) volumes() (all []string) {
 	usual := []string{"/dev", "/proc", "/sys", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets", "/etc/mtab"}
 	for _, m := range s.Mounts {
 		bind := m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
 		at := filepath.Clean("/" + m.Destination)
 		within := func(dir string) bool { return strings.HasPrefix(at+"/", dir+"/") }
 		if bind && !slices.ContainsFunc(usual, within) {
-			s.volumes = append(s.volumes, at)
+			all = append(all, at)
 		}
 	}
+	return all
 }

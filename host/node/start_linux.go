@@ -97,7 +97,7 @@ func (s *start) within(spec *spec, set settings) error {
 
 // work finds what a root needs, and changes its files.
 func (s *start) work(spec *spec, set settings) error {
-	s.record.NotExamined = spec.volumes
+	s.record.NotExamined = spec.volumes()
 	r, err := openRoot(spec.Root.Path, s.record.Container, s.pid)
 	if err != nil {
 		return err
@@ -177,7 +177,6 @@ func (r *Record) add(targets []*target) {
 		}
 		if !t.Empty() {
 			r.Patched = append(r.Patched, t.path())
-			r.Sites += t.Sites
 		}
 		if t.Left != "" && (!r.Fallback || t.Static) {
 			r.Left = append(r.Left, leftover{t.path(), t.Finding.Left})
