@@ -3,13 +3,19 @@ package source
 import (
 	"context"
 	"encoding/pem"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
 // A registry's authority comes from the directory of its host; without it the connection is refused.
@@ -81,5 +87,20 @@ func TestRetryAfter(t *testing.T) {
 	date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 	if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {date}}}); got < 59*time.Minute || got > time.Hour {
 		t.Errorf("a date: got %v", got)
+	}
+}
+
+// A registry that does not answer in time is asked once: each try takes as long.
+func TestIsTemporary(t *testing.T) {
+	_, slow := (&net.Dialer{Timeout: 1}).Dial("tcp", "127.0.0.1:1")
+	for err, want := range map[error]bool{
+		slow: false, os.ErrDeadlineExceeded: false, io.ErrUnexpectedEOF: true, syscall.ECONNRESET: true, syscall.ECONNREFUSED: false,
+		&net.DNSError{IsTemporary: true}: true, &transport.Error{StatusCode: 503}: true, &transport.Error{StatusCode: 404}: false,
+	} {
+		for _, err := range []error{err, &url.Error{Err: err}} {
+			if got := isTemporary(err); got != want {
+				t.Errorf("%v: got %v", err, got)
+			}
+		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,8 +91,12 @@ func retryAfter(resp *http.Response) time.Duration {
 // once: its time limit has passed already.
 func isTemporary(err error) bool {
 	var t interface{ Temporary() bool }
-	if errors.As(err, &t) && t.Temporary() {
-		return !errors.Is(err, os.ErrDeadlineExceeded)
+	var n net.Error
+	switch {
+	case errors.As(err, &n) && n.Timeout():
+		return false
+	case errors.As(err, &t) && t.Temporary():
+		return true
 	}
 	broken := []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET, net.ErrClosed}
 	return slices.ContainsFunc(broken, func(e error) bool { return errors.Is(err, e) })
