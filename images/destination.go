@@ -28,7 +28,8 @@ func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*so
 	if dest.Transport == source.Dir && src.Image == nil && source.Inside(src.Path, dest.Name) {
 		return nil, source.ErrInside(dest.Name, src.Path)
 	}
-	if dest.Transport != source.OCILayout && sameFile(src.Ref.Name, dest.Name) {
+	isArchive := dest.Transport == source.DockerArchive || dest.Transport == source.OCIArchive
+	if isArchive && sameFile(src.Ref.Name, dest.Name) {
 		return nil, hinterr.With(fmt.Errorf("%s: input and output are the same file", dest.Name), "name another one: a base does not change")
 	}
 	if o.DryRun {

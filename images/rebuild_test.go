@@ -177,6 +177,10 @@ func TestArchiveOverItself(t *testing.T) {
 		t.Error("a file was changed")
 	}
 	rebuildTo(t, saved, "docker-archive:"+other+":app:2")
+	t.Chdir(dir)
+	if _, err := images.Rebuild(t.Context(), saved, images.RebuildOptions{Dest: "docker-daemon:saved.tar", DryRun: true}); err != nil {
+		t.Errorf("an image with the name of a file: %v", err)
+	}
 }
 
 // A layer that another image of the session has is first read when it is copied: the error names the source as well.

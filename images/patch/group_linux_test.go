@@ -14,7 +14,10 @@ func TestForeignGroup(t *testing.T) {
 	imagetest.AsRoot(t, "only root can make such files")
 	const nobody, group = 65534, 5678
 	dir := t.TempDir()
-	for name, mode := range map[string]os.FileMode{"own": 0o755, "setgid": os.ModeSetgid | 0o755} {
+	if err := os.MkdirAll(dir+"/opt/bin", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"opt/bin/own": 0o755, "setgid": os.ModeSetgid | 0o755} {
 		path := imagetest.Write(t, dir+"/"+name, imagetest.LegacyELF("x"))
 		if err := os.Chown(path, nobody, group); err != nil {
 			t.Fatal(err)
@@ -23,19 +26,21 @@ func TestForeignGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chown(dir, nobody, nobody); err != nil {
-		t.Fatal(err)
+	for _, d := range []string{dir, dir + "/opt/bin"} {
+		if err := os.Chown(d, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
 	}
 	imagetest.AsNobody(t, dir, func() {
-		f := imagetest.Patch(t, patch.Options{InPlace: true}, dir+"/own")
-		if len(f.Warnings) != 1 || f.Warnings[0] != dir+"/own: not kept: group 5678 (needs root)" {
+		f := imagetest.Patch(t, patch.Options{InPlace: true}, dir+"/opt")
+		if len(f.Warnings) != 1 || f.Warnings[0] != dir+"/opt/bin/own: not kept: group 5678 (needs root)" {
 			t.Errorf("got warnings %q", f.Warnings)
 		}
 		if _, err := patch.All(t.Context(), []string{dir + "/setgid"}, patch.Options{InPlace: true}); err == nil {
 			t.Error("a setgid file: no error")
 		}
 	})
-	imagetest.WantContent(t, dir+"/own", imagetest.FixedELF("x"))
+	imagetest.WantContent(t, dir+"/opt/bin/own", imagetest.FixedELF("x"))
 	imagetest.WantContent(t, dir+"/setgid", imagetest.LegacyELF("x"))
-	imagetest.WantEmpty(t, dir, "own", "setgid")
+	imagetest.WantEmpty(t, dir, "opt", "setgid")
 }

@@ -180,7 +180,7 @@ func (r *run) write(f *file, dir *os.Root, name, temp string) error {
 		if !own || !strings.HasPrefix(l, contents.LostGroup) {
 			return fmt.Errorf("keep %s: %w", l, fs.ErrPermission)
 		}
-		r.warn("%s: not kept: %s (needs root)", f.names[0].Full(name), l)
+		r.warn("%s: not kept: %s (needs root)", f.names[0].Full(f.names[0].name), l)
 	}
 	if f.tarball && len(dropped) > 0 { // the plan of a program says it
 		r.warn("%s: %s", f.names[0].Path, contents.MarkWarning(dropped))
