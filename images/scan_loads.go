@@ -23,7 +23,7 @@ var systemDirs = []string{"/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/us
 // scanLoads examines what a program of f, a file at a path, loads; or what the programs of a directory load from
 // elsewhere, such as those of an environment of conda, whose libc is the machine's. All of it is looked for in one root
 // filesystem: the one that is given, or that a program lies in. A directory that has the loader of its programs is
-// a root filesystem, and whole.
+// a root filesystem, and whole; so is one in it.
 func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *contents.Findings) error {
 	fi, err := os.Stat(path)
 	if tarball := f.Tree != nil; err != nil || tarball || len(f.Programs) == 0 {
@@ -39,16 +39,20 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 	if err != nil {
 		return err
 	}
-	dir, programs := real, f.Programs
+	dir, all := real, f.Programs
 	if !fi.IsDir() {
-		dir, programs = filepath.Dir(real), []contents.Program{{Path: filepath.Base(real), Interp: programs[0].Interp}}
+		dir, all = filepath.Dir(real), []contents.Program{{Path: filepath.Base(real), Interp: all[0].Interp}}
 	}
-	for _, p := range programs {
+	var programs []contents.Program
+	for _, p := range all {
 		lies := ownRoot(filepath.Join(dir, filepath.FromSlash(p.Path)), p.Interp)
 		if lies == real {
 			return nil
 		}
-		root = cmp.Or(root, lies)
+		if !strings.HasPrefix(lies, real+"/") {
+			programs = append(programs, p)
+			root = cmp.Or(root, lies)
+		}
 	}
 	alone := root == ""
 	root = cmp.Or(root, "/")

@@ -31,7 +31,7 @@ func TestScanLoads(t *testing.T) {
 	pie := imagetest.Compiled(t, calls+` void _start(void) { f(); }`, "-static-pie", "-nostdlib", "-nostartfiles")
 	odd := program("-Wl,-rpath,$ORIGIN", "-Wl,--dynamic-linker=/none.so") // its loader is nowhere
 	loader := imagetest.Compiled(t, "", "-shared", "-nostdlib", "-Wl,-soname,ld-linux-x86-64.so.2")
-	root, bare, lone, merged := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	root, bare, lone, merged, nested := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	for dir, files := range map[string]map[string][]byte{
 		root: {
 			"usr/lib64/ld-linux-x86-64.so.2": loader, "usr/lib64/libother.so": other, "lib64/ld-linux-x86-64.so.2": loader,
@@ -40,6 +40,7 @@ func TestScanLoads(t *testing.T) {
 		},
 		bare:   {"app": app, "libmine.so": mine},
 		lone:   {"odd": odd, "libmine.so": mine},
+		nested: {"chroot/lib64/ld-linux-x86-64.so.2": loader, "chroot/lib64/libmine.so": mine, "chroot/tool": program(), "tool": program()},
 		merged: {"usr/lib64/ld-linux-x86-64.so.2": loader, "usr/lib64/libmine.so": mine, "usr/lib64/tool": program()},
 	} {
 		for name, b := range files {
@@ -73,11 +74,12 @@ func TestScanLoads(t *testing.T) {
 		{"dir:ROOT", "", "found opt/app/libmine.so opt/static pie/pie usr/lib64/libother.so; passed fs/x"},
 		{"BARE/app", "", "root /: BARE/libmine.so; missing /lib64/ld-linux-x86-64.so.2 libother.so; found BARE/libmine.so"},
 		{"BARE/app", "ROOT", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found ROOT/usr/lib64/libother.so"},
-		{"dir:MERGED/usr/lib64", "", "root MERGED: ; missing ; found libmine.so"}, // by way of /lib64
+		{"dir:MERGED/usr/lib64", "", "root MERGED: ; missing ; found libmine.so"},                                     // by way of /lib64
+		{"dir:NESTED", "", "root /: ; missing /lib64/ld-linux-x86-64.so.2 libmine.so; found chroot/lib64/libmine.so"}, // of tool, not of chroot/tool
 		{"dir:BARE", "ROOT", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found libmine.so ROOT/usr/lib64/libother.so"},
 	} {
 		here := func(s string) string {
-			return strings.NewReplacer("ROOT", root, "BARE", bare, "LONE", lone, "MERGED", merged).Replace(s)
+			return strings.NewReplacer("ROOT", root, "BARE", bare, "LONE", lone, "MERGED", merged, "NESTED", nested).Replace(s)
 		}
 		f, err := images.Scan(t.Context(), here(c.source), images.ScanOptions{Root: here(c.root)})
 		if err != nil {
