@@ -55,7 +55,7 @@ func onlyRoot(err error) bool {
 // (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). It omits metadata that only root may set, and
 // returns it; with another owner a file has no setuid, setgid and sticky bits.
 func (e *Entry) give(to *os.File) (lost []string, err error) {
-	const setID, noPrivileges = 0o6000, 0o777
+	const noPrivileges = 0o777
 	fd, mode, owner := int(to.Fd()), uint32(e.Mode), fmt.Sprintf("%d:%d", e.Uid, e.Gid)
 	err = to.Chown(e.Uid, e.Gid)
 	switch {
@@ -69,9 +69,6 @@ func (e *Entry) give(to *os.File) (lost []string, err error) {
 		lost = []string{"owner " + owner}
 	}
 	if len(lost) > 0 {
-		if mode&setID != 0 {
-			lost = append(lost, "setuid/setgid")
-		}
 		mode &= noPrivileges
 	}
 	if err := unix.Fchmod(fd, mode); err != nil {

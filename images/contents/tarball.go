@@ -79,10 +79,6 @@ func (t *Tree) missing() []string {
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep
 // their headers and contents, and so does what follows the archive: padding, or another archive.
 func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []File) error {
-	if len(hits) == 0 {
-		_, err := blob.CopyTo(ctx, w, r, nil)
-		return err
-	}
 	body, kind, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: nil})
 	if err != nil {
 		return err

@@ -199,13 +199,12 @@ func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name string,
 		return nil, err
 	}
 	e := &Entry{Header: cleaned(h, name)}
-	switch {
-	case e.Typeflag == tar.TypeSymlink:
+	if e.Typeflag == tar.TypeSymlink {
 		if e.Linkname, err = root.Readlink(name); err != nil {
 			return nil, err
 		}
-		fallthrough
-	case !e.HasContent() && !fi.IsDir():
+	}
+	if !e.HasContent() && !fi.IsDir() {
 		return e, tw.WriteHeader(e.As(name))
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
@@ -213,10 +212,10 @@ func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name string,
 		return nil, err
 	}
 	defer f.Close()
-	if err = e.readXattrs(f); err == nil {
-		err = tw.WriteHeader(e.As(name))
+	if err := e.readXattrs(f); err != nil {
+		return nil, err
 	}
-	switch {
+	switch err := tw.WriteHeader(e.As(name)); {
 	case err == nil && fi.IsDir() && Special(f):
 		return e, fs.SkipDir
 	case err != nil || fi.IsDir():

@@ -170,7 +170,7 @@ func (r *run) write(f *file, dir *os.Root, name, temp string) error {
 	if err := f.write(made, old); err != nil {
 		return err
 	}
-	h, dropped, lost, err := contents.CopyMeta(old, made, true)
+	h, dropped, lost, err := contents.CopyMeta(old, made)
 	if err != nil {
 		return err
 	}
