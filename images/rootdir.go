@@ -32,8 +32,11 @@ func writeDirectory(ctx context.Context, s *contents.Session, dir string, img v1
 		return nil, err
 	}
 	const private = 0o700 // until it has its owner
-	err = atomicfile.WriteDir(dir, private, func(temp string) (err error) {
-		warnings, err = t.Write(ctx, temp)
+	err = atomicfile.WriteDir(dir, private, func(temp string) error {
+		lost, err := t.Write(ctx, temp)
+		if lost {
+			warnings = []string{dir + ": owners, devices and attributes that only root may set are not kept"}
+		}
 		return err
 	})
 	return warnings, contents.WrapPath("directory "+dir, err)

@@ -182,3 +182,43 @@ func TestWriteDirectoryLinks(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// A tree is written with what the caller may set, and says if there is more: here an owner, a device or an xattr.
+func TestWriteLosses(t *testing.T) {
+	imagetest.AsRoot(t, "owners")
+	own := func(m imagetest.TestMember) imagetest.TestMember {
+		m.Uid = nobody
+		return m
+	}
+	device, marked := own(imagetest.FileM("d", nil)), own(imagetest.SymM("s", "a"))
+	device.Typeflag, marked.PAXRecords = tar.TypeChar, map[string]string{blob.XattrPrefix + "trusted.a": "1"}
+	device.Devmajor = 1
+	for name, c := range map[string]struct {
+		member imagetest.TestMember
+		lost   bool
+		want   string // of the member's name; "" if it is omitted
+	}{
+		"own":              {own(imagetest.FileM("a", nil)), false, "100644 65534:0"},
+		"another's":        {imagetest.FileM("a", nil), true, "100644 65534:0"},
+		"own symlink":      {own(imagetest.SymM("s", "a")), false, "120777 65534:0"},
+		"another's link":   {imagetest.SymM("s", "a"), true, "120777 65534:0"},
+		"device":           {device, true, ""},
+		"symlink and more": {marked, true, "120777 65534:0"},
+	} {
+		tree := imagetest.Must[*contents.Tree](t)(imagetest.TestSession(t).Image(t.Context(), imagetest.Stack(t, []imagetest.TestMember{own(imagetest.DirM(".")), c.member})))
+		dir := t.TempDir()
+		if err := os.Chown(dir, nobody, 0); err != nil {
+			t.Fatal(err)
+		}
+		var lost bool
+		var err error
+		imagetest.AsNobody(t, dir, func() { lost, err = tree.Write(t.Context(), dir) })
+		if err != nil || lost != c.lost {
+			t.Errorf("%s: got lost %v, %v", name, lost, err)
+		}
+		path := dir + "/" + c.member.Name
+		if _, err := os.Lstat(path); c.want == "" && err == nil || c.want != "" && modeAndOwner(t, path) != c.want {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (s *Session) readLayer(ctx context.Context, l v1.Layer) (*layerIndex, error
 	defer x.Close()
 	entries, err := x.ReadEntries(ctx, ls)
 	if t, typeErr := l.MediaType(); err != nil && typeErr == nil && !source.IsLayer(t) { // such as an encrypted one
-		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "media type %s, which vfix does not read", t),
+		return nil, hinterr.With(ls.Wrap(hinterr.Errorf(hinterr.ErrUnsupported, "media type %s, which vfix does not read", t)),
 			"convert or decrypt the image first: 'skopeo copy' has --decryption-key")
 	}
 	// If the layer does not have its digest, that is the reason.

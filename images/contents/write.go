@@ -20,19 +20,16 @@ import (
 	"vfix.dev/vfix/internal/filecopy"
 )
 
-// Write writes the tree into an empty directory, with all metadata that the caller may set, and returns a warning about
-// what it could not set.
-func (t *Tree) Write(ctx context.Context, dir string) (warnings []string, err error) {
+// Write writes the tree into an empty directory, with all metadata that the caller may set; lost reports that there is
+// more.
+func (t *Tree) Write(ctx context.Context, dir string) (lost bool, err error) {
 	w := &treeWriter{}
 	if w.root, err = os.OpenRoot(dir); err != nil {
-		return nil, err
+		return false, err
 	}
 	defer w.root.Close()
 	err = w.write(ctx, t)
-	if w.lost {
-		warnings = []string{"owners, devices and attributes that only root may set are not kept"}
-	}
-	return warnings, err
+	return w.lost, err
 }
 
 type treeWriter struct {
