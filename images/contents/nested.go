@@ -75,7 +75,7 @@ func (s *Session) examinePacked(r io.ReaderAt, size int64, head []byte) (*elfInf
 // zipLook is the examination of an archive's members.
 type zipLook struct {
 	s *Session
-	elfInfo
+	*elfInfo
 	holder
 	unpacked uint64 // bytes
 }
@@ -83,7 +83,7 @@ type zipLook struct {
 // examineZip examines the members of a zip archive; nil means that it has no 64-bit x86-64 ELF file. Only the first of
 // those that are not examined is reported.
 func (s *Session) examineZip(archive *zip.Reader) *elfInfo {
-	z := &zipLook{s: s}
+	z := &zipLook{s: s, elfInfo: &elfInfo{}}
 	defer z.Close()
 	for _, f := range archive.File {
 		if err := z.member(f); err != nil && z.passed == "" {
@@ -93,7 +93,7 @@ func (s *Session) examineZip(archive *zip.Reader) *elfInfo {
 	if z.members == 0 && z.passed == "" {
 		return nil
 	}
-	return &z.elfInfo
+	return z.elfInfo
 }
 
 // member examines a member of an archive. The error is why it was not examined.

@@ -61,7 +61,9 @@ func (s *Session) Stream(ctx context.Context, r io.Reader, size int64, title str
 // its root filesystem around it.
 func (t *Tree) missing() []string {
 	here := map[string]bool{}
-	t.Walk(func(name string, _ *Node) { here[path.Base(name)] = true })
+	for name := range t.nodes {
+		here[path.Base(name)] = true
+	}
 	all := map[string]bool{}
 	for _, v := range t.Files(func(i *Inode) bool { return i.ELF != nil && len(i.ELF.loads) > 0 }) {
 		if here[path.Base(v.ELF.loads[0])] {

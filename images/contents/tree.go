@@ -146,14 +146,8 @@ func (t *Tree) removeBelow(dirs map[string]bool) {
 	})
 }
 
-// Walk calls f for every name except the root's, in order, directories before their contents.
-func (t *Tree) Walk(f func(name string, k *Node)) {
-	for _, name := range SortedKeys(t.nodes) {
-		if name != "" {
-			f(name, t.nodes[name])
-		}
-	}
-}
+// Names returns the names in the tree in order, directories before their contents: the first is the root's, "".
+func (t *Tree) Names() []string { return SortedKeys(t.nodes) }
 
 // Entries returns the entries of an archive of the tree, by name: the first name of a file is a file, its others
 // are hard links. The root's name is "".

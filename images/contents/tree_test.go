@@ -99,9 +99,12 @@ func TestLinkSetsMetadata(t *testing.T) {
 
 func describe(tree *contents.Tree) string {
 	names, count := map[*contents.Inode]int{}, map[*contents.Inode]int{}
-	tree.Walk(func(_ string, k *contents.Node) { count[k.Inode]++ })
+	for _, name := range tree.Names() {
+		count[tree.At(name).Inode]++
+	}
 	var all []string
-	tree.Walk(func(name string, k *contents.Node) {
+	for _, name := range tree.Names()[1:] {
+		k := tree.At(name)
 		switch {
 		case k.IsDir():
 			name += "/"
@@ -112,7 +115,7 @@ func describe(tree *contents.Tree) string {
 			name += fmt.Sprintf("=%d", names[k.Inode])
 		}
 		all = append(all, name)
-	})
+	}
 	return strings.Join(all, " ")
 }
 

@@ -41,12 +41,7 @@ type treeWriter struct {
 // of directories come last, inner directories first.
 func (w *treeWriter) write(ctx context.Context, t *Tree) error {
 	const filling = 0o700
-	dirs := []string{""}
-	t.Walk(func(name string, k *Node) {
-		if k.IsDir() {
-			dirs = append(dirs, name)
-		}
-	})
+	dirs := slices.DeleteFunc(t.Names(), func(name string) bool { return !t.At(name).IsDir() })
 	for _, name := range dirs[1:] {
 		if err := w.root.Mkdir(name, filling); err != nil {
 			return err
