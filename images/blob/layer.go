@@ -75,6 +75,8 @@ func PackLayer(level int, write func(io.Writer) error) (*PackedLayer, error) {
 		f.Close()
 		return nil, err
 	}
-	digest := func(h hash.Hash) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))} }
-	return &PackedLayer{size, digest(packed), digest(plain), f}, nil
+	return &PackedLayer{size, Sum(packed), Sum(plain), f}, nil
 }
+
+// Sum is what a SHA-256 hash makes of the bytes that it got.
+func Sum(h hash.Hash) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))} }

@@ -10,6 +10,7 @@ package schema1
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,16 +27,11 @@ import (
 // Link is one layer of a chain.
 type Link struct {
 	imageJSON
-	raw    blob.Object // its image JSON
-	Digest v1.Hash     // of the blob, if a manifest names it
-	Content
-}
-
-// Content is what was found by reading a layer's blob. The zero value is a layer without one.
-type Content struct {
-	DiffID v1.Hash
-	Size   int64 // of the blob, in bytes
-	Packed blob.Compression
+	raw blob.Object // its image JSON
+	// Of the layer's blob: its digest, which a manifest names, and what Measure found by reading it.
+	Digest, DiffID v1.Hash
+	Size           int64 // bytes
+	Packed         blob.Compression
 }
 
 // emptyTar is the diff ID of a layer without files: 1024 zeros (moby, layer/empty.go).
@@ -75,20 +71,17 @@ func (l *Link) UnmarshalJSON(raw []byte) error {
 func (l *Link) bare() bool { return l.Throwaway || l.DiffID.Hex == emptyTar }
 
 // Measure reads a layer's blob to its end. r must end in an error if the blob does not have its digest.
-func Measure(ctx context.Context, r io.Reader) (c Content, err error) {
-	in := &blob.CountingReader{R: r}
+func (l *Link) Measure(ctx context.Context, r io.Reader) error {
+	sum := sha256.New()
+	in := &blob.CountingReader{R: io.TeeReader(r, sum)}
 	body, kind, err := blob.Decompress(ctx, in)
 	if err != nil {
-		return c, err
+		return err
 	}
 	defer body.Close()
-	if c.DiffID, _, err = v1.SHA256(body); err != nil {
-		return c, err
-	}
-	// A decompressor may stop at the end of its last frame, before padding.
-	_, err = io.Copy(io.Discard, in)
-	c.Size, c.Packed = in.N, kind
-	return c, err
+	l.DiffID, _, err = v1.SHA256(body)
+	l.Digest, l.Size, l.Packed = blob.Sum(sum), in.N, kind
+	return err
 }
 
 // LayerTypes are the media types of the layers that docker saved.
@@ -99,17 +92,18 @@ var LayerTypes = map[blob.Compression]types.MediaType{
 }
 
 // Assemble makes the config of the image of a chain, the base layer first, and returns the links that add files.
-// measure reads the content of a layer. Configs without a platform were made when there was one: linux/amd64.
-func Assemble(chain []Link, architecture string, measure func(Link) (Content, error)) (layers []Link, config []byte, err error) {
+// measure calls Measure for a layer. Configs without a platform were made when there was one: linux/amd64.
+func Assemble(chain []Link, measure func(*Link) error) (layers []Link, config []byte, err error) {
 	ids, history := []string{}, []blob.Object{}
-	for _, l := range chain {
+	for n := range chain {
+		l := &chain[n]
 		if !l.Throwaway {
-			if l.Content, err = measure(l); err != nil {
+			if err := measure(l); err != nil {
 				return nil, nil, fmt.Errorf("layer %.12s: %w", l.ID, err)
 			}
 		}
 		if !l.bare() {
-			layers = append(layers, l)
+			layers = append(layers, *l)
 			ids = append(ids, l.DiffID.String())
 		}
 		history = append(history, l.history())
@@ -120,7 +114,7 @@ func Assemble(chain []Link, architecture string, measure func(Link) (Content, er
 	for _, key := range []string{"id", "parent", "Size", "parent_id", "layer_id", "throwaway", "layer"} {
 		delete(c, key)
 	}
-	for key, value := range map[string]string{"architecture": cmp.Or(architecture, "amd64"), "os": "linux"} {
+	for key, value := range map[string]string{"architecture": "amd64", "os": "linux"} {
 		var was string
 		if json.Unmarshal(c[key], &was) != nil || was == "" {
 			c.Set(map[string]any{key: value})

@@ -23,74 +23,62 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// IsSchema1 reports whether a text is a manifest of schema 1, whatever its media type: some registries serve it as
-// application/json.
-func IsSchema1(raw []byte) bool {
-	var m struct {
-		SchemaVersion int             `json:"schemaVersion"`
-		FSLayers      json.RawMessage `json:"fsLayers"`
-	}
-	return json.Unmarshal(raw, &m) == nil && m.SchemaVersion == 1 && m.FSLayers != nil
-}
-
-// Manifest is a manifest of schema 1.
-type Manifest struct {
-	Digest       v1.Hash // of the text without its signatures
-	Architecture string
-	Chain        []Link // the base layer first
-}
-
-// oldManifest is the text of one.
-type oldManifest struct {
-	Architecture string `json:"architecture"`
-	FSLayers     []struct {
+// manifest is the text of one.
+type manifest struct {
+	SchemaVersion int `json:"schemaVersion"`
+	FSLayers      []struct {
 		BlobSum string `json:"blobSum"`
 	} `json:"fsLayers"`
 	History []struct {
 		V1Compatibility string `json:"v1Compatibility"`
 	} `json:"history"`
+	Signatures []struct {
+		Protected string `json:"protected"`
+	} `json:"signatures"`
 }
 
-// Parse reads a manifest.
-func Parse(raw []byte) (*Manifest, error) {
+// IsSchema1 reports whether a text is a manifest of schema 1, whatever its media type: some registries serve it as
+// application/json.
+func IsSchema1(raw []byte) bool {
+	var m manifest
+	return json.Unmarshal(raw, &m) == nil && m.SchemaVersion == 1 && m.FSLayers != nil
+}
+
+// Parse reads a manifest, and returns its layers, the base layer first, and the digest of its text without signatures.
+func Parse(raw []byte) (chain []Link, digest v1.Hash, err error) {
 	payload, err := withoutSignatures(raw)
-	var m oldManifest
+	var m manifest
 	if err == nil {
 		err = json.Unmarshal(payload, &m)
 	}
 	if err != nil {
-		return nil, hinterr.Damaged("schema 1 manifest: %v", err)
+		return nil, digest, hinterr.Damaged("schema 1 manifest: %v", err)
 	}
 	if got, want := len(m.FSLayers), len(m.History); got == 0 || got != want {
-		return nil, hinterr.Damaged("schema 1 manifest: got %d layers, want %d, one for each history entry", got, want)
+		return nil, digest, hinterr.Damaged("schema 1 manifest: got %d layers, want %d, one for each history entry", got, want)
 	}
-	chain, err := m.chain()
-	if err != nil {
-		return nil, fmt.Errorf("schema 1 manifest: %w", err)
+	if chain, err = m.chain(); err != nil {
+		return nil, digest, fmt.Errorf("schema 1 manifest: %w", err)
 	}
-	digest, _, err := v1.SHA256(bytes.NewReader(payload))
-	return &Manifest{digest, m.Architecture, chain}, err
+	digest, _, err = v1.SHA256(bytes.NewReader(payload))
+	return chain, digest, err
 }
 
 // chain gives the layers, the base layer first. Each must name the one below as its parent. A layer that is there
 // twice in a row, as some old registries have it, is one (moby, distribution/pull_v2.go, fixManifestLayers).
-func (m *oldManifest) chain() ([]Link, error) {
+func (m *manifest) chain() ([]Link, error) {
 	var chain []Link
 	seen := map[string]bool{}
+	below := ""
 	for n := len(m.History) - 1; n >= 0; n-- {
 		var l Link
 		err := json.Unmarshal([]byte(m.History[n].V1Compatibility), &l)
 		if err == nil {
 			l.Digest, err = v1.NewHash(m.FSLayers[n].BlobSum)
 		}
-		if err != nil {
-			return nil, hinterr.Damaged("layer %d: %w", n, err)
-		}
-		below := ""
-		if len(chain) > 0 {
-			below = chain[len(chain)-1].ID
-		}
 		switch {
+		case err != nil:
+			return nil, hinterr.Damaged("layer %d: %w", n, err)
 		case l.ID == below:
 			continue
 		case seen[l.ID]:
@@ -98,7 +86,7 @@ func (m *oldManifest) chain() ([]Link, error) {
 		case l.Parent != below:
 			return nil, hinterr.Damaged("layer %d: got the parent %.12q, want %.12q, the layer below", n, l.Parent, below)
 		}
-		seen[l.ID] = true
+		seen[l.ID], below = true, l.ID
 		chain = append(chain, l)
 	}
 	return chain, nil
@@ -106,11 +94,7 @@ func (m *oldManifest) chain() ([]Link, error) {
 
 // withoutSignatures returns the text that the signatures of a manifest are about.
 func withoutSignatures(raw []byte) ([]byte, error) {
-	var m struct {
-		Signatures []struct {
-			Protected string `json:"protected"`
-		} `json:"signatures"`
-	}
+	var m manifest
 	if err := json.Unmarshal(raw, &m); err != nil || len(m.Signatures) == 0 {
 		return raw, err
 	}

@@ -43,10 +43,10 @@ func TestChain(t *testing.T) {
 		`{"signatures":[{"protected":"eyJmb3JtYXRMZW5ndGgiOjk5OTl9"}]}`:       "outside of the manifest",
 		"[]": "schema 1 manifest",
 	} {
-		r, err := schema1.Parse([]byte(text))
+		chain, _, err := schema1.Parse([]byte(text))
 		if want == "" {
-			if err != nil || len(r.Chain) != 2 {
-				t.Errorf("%s: got %+v, %v", text, r, err)
+			if err != nil || len(chain) != 2 {
+				t.Errorf("%s: got %+v, %v", text, chain, err)
 			}
 		} else if !errors.Is(err, hinterr.ErrDamaged) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
@@ -58,8 +58,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(manifest(link(2, 1), link(1, 0))))
 	f.Add([]byte(`{"signatures":[{"protected":"e30"}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if m, err := schema1.Parse(raw); err == nil {
-			schema1.Assemble(m.Chain, "", func(schema1.Link) (schema1.Content, error) { return schema1.Content{}, nil })
+		if chain, _, err := schema1.Parse(raw); err == nil {
+			schema1.Assemble(chain, func(*schema1.Link) error { return nil })
 		}
 	})
 }

@@ -8,7 +8,6 @@
 package source
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -67,16 +66,12 @@ func dockerImage(ctx context.Context, t *archive, ref Ref, o Options) (*Source, 
 		return nil, err
 	}
 	a := byID[entry.Digest]
-	var config []byte
+	var img *image
 	if old == nil {
-		config, err = savedConfig(t, a)
+		img, err = savedImage(ctx, t, a)
 	} else {
-		a.Layers, config, err = v1Image(ctx, t, old, a.Config, o)
+		img, err = v1Image(ctx, t, old, a.Config, o)
 	}
-	if err != nil {
-		return nil, err
-	}
-	img, err := savedImage(ctx, t, a, config)
 	if err != nil {
 		return nil, err
 	}
@@ -91,28 +86,20 @@ func idOf(config string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(path.Base(config), ".json"), "sha256:")
 }
 
-// savedConfig reads the config of an archived image, which has its digest in its name.
-func savedConfig(t *archive, a archived) ([]byte, error) {
-	var members blob.Object
-	config, err := files(t.file).json(a.Config, blob.MaxConfig, &members)
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	if is := describe(types.DockerConfigJSON, config).Digest; schema1.IsID(idOf(a.Config)) && is.Hex != idOf(a.Config) {
-		return nil, hinterr.Damaged("config %s: got digest %v", a.Config, is)
-	}
-	return config, nil
-}
-
-// savedImage makes the image of a config and the layers of an archive.
+// savedImage makes the image of an entry of an archive.
 //
 // Such an archive has no manifest; the one made here describes the archive as it is: a layer that was saved
 // uncompressed has its diff ID as its digest, so that it need not be compressed to name it. The config is unchanged,
 // and so is the image ID.
-func savedImage(ctx context.Context, t *archive, a archived, config []byte) (*image, error) {
-	cf, err := v1.ParseConfigFile(bytes.NewReader(config))
+func savedImage(ctx context.Context, t *archive, a archived) (*image, error) {
+	var cf v1.ConfigFile
+	config, err := files(t.file).json(a.Config, blob.MaxConfig, &cf)
 	if err != nil {
-		return nil, hinterr.Damaged("config %s: %v", a.Config, err)
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	id := idOf(a.Config)
+	if got := describe(types.DockerConfigJSON, config).Digest; schema1.IsID(id) && got.Hex != id {
+		return nil, hinterr.Damaged("config %s: got digest %v", a.Config, got)
 	}
 	if got, want := len(cf.RootFS.DiffIDs), len(a.Layers); got != want {
 		return nil, hinterr.Damaged("config %s: got %d diff IDs, want %d, one for each layer in %s", a.Config, got, want, dockerManifest)
@@ -201,29 +188,44 @@ func v1Images(t *archive, links map[string]schema1.Link) (all []archived, err er
 	return all, nil
 }
 
-// v1Image makes a config of a layer and those below it, and names the entries of the layers. Each is read once, for its
-// diff ID.
-func v1Image(ctx context.Context, t *archive, links map[string]schema1.Link, top string, o Options) (names []string, config []byte, err error) {
+// v1Image makes the image of a layer and those below it.
+func v1Image(ctx context.Context, t *archive, links map[string]schema1.Link, top string, o Options) (*image, error) {
 	var chain []schema1.Link
 	for id, more := top, true; more; more = id != "" {
 		l, ok := links[id]
 		if !ok {
-			return nil, nil, hinterr.Damaged("no layer %.80q, or it is above itself", id)
+			return nil, hinterr.Damaged("no layer %.80q, or it is above itself", id)
 		}
 		delete(links, id)
 		chain = append(chain, l)
 		id = l.Parent
 	}
 	slices.Reverse(chain)
-	layers, config, err := schema1.Assemble(chain, "", func(l schema1.Link) (c schema1.Content, err error) {
-		content, err := t.section(l.ID + v1Layer)
+	from := fileStore{t.file, func(h v1.Hash) string {
+		n := slices.IndexFunc(chain, func(l schema1.Link) bool { return l.Digest == h })
+		return chain[n].ID + v1Layer
+	}}
+	return chainImage(ctx, chain, from, o, func(l *schema1.Link) (io.ReadCloser, error) { return t.file(l.ID + v1Layer) })
+}
+
+// chainImage makes the image of a chain of old layers, each of which is read once, for its diff ID and size.
+func chainImage(ctx context.Context, chain []schema1.Link, from store, o Options, open func(*schema1.Link) (io.ReadCloser, error)) (*image, error) {
+	adding, config, err := schema1.Assemble(chain, func(l *schema1.Link) error {
+		rc, err := open(l)
 		if err != nil {
-			return c, err
+			return err
 		}
-		return measure(ctx, content, l.ID[:12], content.Size(), o)
+		defer rc.Close()
+		task := o.Progress.Start("read", l.ID[:12], -1)
+		defer task.Done()
+		return l.Measure(ctx, blob.Reading{Ctx: ctx, Reader: rc, T: task})
 	})
-	for _, l := range layers {
-		names = append(names, l.ID+v1Layer)
+	if err != nil {
+		return nil, err
 	}
-	return names, config, err
+	layers := []v1.Descriptor{}
+	for _, l := range adding {
+		layers = append(layers, v1.Descriptor{MediaType: schema1.LayerTypes[l.Packed], Size: l.Size, Digest: l.Digest})
+	}
+	return madeImage(types.DockerManifestSchema2, layers, config, from)
 }

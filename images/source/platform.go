@@ -103,40 +103,21 @@ func (s *Source) take(img *image, o Options) error {
 
 // takeSchema1 makes the image of a schema 1 manifest, whose layers are in from, the source's.
 func (s *Source) takeSchema1(ctx context.Context, raw []byte, from store, o Options) error {
-	old, err := schema1.Parse(raw)
+	chain, digest, err := schema1.Parse(raw)
 	if err != nil {
 		return err
 	}
-	chain, config, err := schema1.Assemble(old.Chain, old.Architecture, func(l schema1.Link) (c schema1.Content, err error) {
+	o.Progress.Note("%s is a docker schema 1 manifest: an OCI config is made of its history", blob.ShortHash(digest))
+	img, err := chainImage(ctx, chain, from, o, func(l *schema1.Link) (io.ReadCloser, error) {
 		rc, err := from.open(v1.Descriptor{Digest: l.Digest})
-		if err == nil {
-			rc, err = blob.Verified(rc, l.Digest, -1)
-		}
 		if err != nil {
-			return c, err
+			return nil, err
 		}
-		defer rc.Close()
-		return measure(ctx, rc, blob.ShortHash(l.Digest), -1, o)
+		return blob.Verified(rc, l.Digest, -1)
 	})
 	if err != nil {
 		return fmt.Errorf("schema 1 manifest: %w", err)
 	}
-	layers := []v1.Descriptor{}
-	for _, l := range chain {
-		layers = append(layers, v1.Descriptor{MediaType: schema1.LayerTypes[l.Packed], Size: l.Size, Digest: l.Digest})
-	}
-	o.Progress.Note("%s is a docker schema 1 manifest: an OCI config is made of its history", blob.ShortHash(old.Digest))
-	img, err := madeImage(types.DockerManifestSchema2, layers, config, from)
-	if err != nil {
-		return err
-	}
-	s.Digest, s.Schema1 = old.Digest.String(), true
+	s.Digest, s.Schema1 = digest.String(), true
 	return s.take(img, o)
-}
-
-// measure reads a layer of an old image once, for its diff ID and size.
-func measure(ctx context.Context, r io.Reader, title string, size int64, o Options) (schema1.Content, error) {
-	task := o.Progress.Start("read", title, size)
-	defer task.Done()
-	return schema1.Measure(ctx, blob.Reading{Ctx: ctx, Reader: r, T: task})
 }
