@@ -35,8 +35,8 @@ const (
 	// maxZstdWindow is the largest window accepted, in bytes: what zstd itself accepts without --long
 	// (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27). It bounds memory.
 	maxZstdWindow = 128 << 20
-	// MagicLen is how many bytes DetectCompression needs.
-	MagicLen = 4
+	// magicLen is how many bytes DetectCompression needs.
+	magicLen = 4
 	// smallStream is the minimal length of a gzip stream, in bytes, for which igzip is started: shorter ones take less
 	// time than starting a process.
 	smallStream = 64 << 10
@@ -50,10 +50,20 @@ func DetectCompression(head []byte) Compression {
 		return GzipStream
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		return ZstdStream
-	case len(head) >= MagicLen && head[0]&0xf0 == 0x50 && bytes.HasPrefix(head[1:], []byte{0x2a, 0x4d, 0x18}):
+	case len(head) >= magicLen && head[0]&0xf0 == 0x50 && bytes.HasPrefix(head[1:], []byte{0x2a, 0x4d, 0x18}):
 		return ZstdStream
 	}
 	return PlainStream
+}
+
+// CompressionOf is how a file is compressed.
+func CompressionOf(f io.ReaderAt) (Compression, error) {
+	head := make([]byte, magicLen)
+	n, err := f.ReadAt(head, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return DetectCompression(head[:n]), err
 }
 
 // Decompress returns the content of r and how it was compressed. Compressed content is unpacked in parallel with its
@@ -62,7 +72,7 @@ func DetectCompression(head []byte) Compression {
 func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, error) {
 	source := &CountingReader{R: r}
 	in := bufio.NewReaderSize(source, CopyBuffer)
-	head, err := in.Peek(MagicLen)
+	head, err := in.Peek(magicLen)
 	if err != nil && err != io.EOF {
 		return nil, "", err
 	}

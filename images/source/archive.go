@@ -47,11 +47,10 @@ func openTar(ctx context.Context, name string, o Options) (*archive, error) {
 		return nil, err
 	}
 	t := &archive{name: name, f: f, entries: map[string]tarEntry{}}
-	head := make([]byte, blob.MagicLen)
-	n, err := f.ReadAt(head, 0)
+	kind, err := blob.CompressionOf(f)
 	switch {
-	case err != nil && err != io.EOF:
-	case blob.DetectCompression(head[:n]) == blob.PlainStream:
+	case err != nil:
+	case kind == blob.PlainStream:
 		err = t.list(ctx, f)
 	default:
 		defer f.Close()

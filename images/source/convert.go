@@ -35,12 +35,6 @@ func OCIName(t types.MediaType) types.MediaType { return cmp.Or(ociNames[t], t) 
 // IsLayer reports whether a media type is that of a layer as a tar stream, compressed or not.
 func IsLayer(t types.MediaType) bool { return t.IsLayer() || t == dockerLayerZstd }
 
-// IsForeign reports whether a layer is a foreign one (Windows alone).
-func IsForeign(l v1.Layer) bool {
-	t, err := l.MediaType()
-	return err == nil && !t.IsDistributable()
-}
-
 // packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an old userland.
 const packLevel = 3
 

@@ -123,12 +123,10 @@ func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash)
 	if err != nil {
 		return d, hinterr.With(err, incomplete)
 	}
-	head := make([]byte, blob.MagicLen)
-	n, err := content.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
+	kind, err := blob.CompressionOf(content)
+	if err != nil {
 		return d, err
 	}
-	kind := blob.DetectCompression(head[:n])
 	d = v1.Descriptor{MediaType: schema1.LayerTypes[kind], Size: content.Size(), Digest: diffID}
 	switch claim := path.Base(name); {
 	case kind == blob.PlainStream:

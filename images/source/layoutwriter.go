@@ -142,7 +142,7 @@ func entry(idx v1.ImageIndex, d v1.Descriptor) (manifest, error) {
 	return img, err
 }
 
-// blob writes a blob, which must have its digest.
+// blob writes a blob. A layer of a source errs if it does not have its digest.
 func (w *layoutWriter) blob(l v1.Layer) error {
 	d, err := partial.Descriptor(l)
 	if err != nil || w.done[d.Digest] {
@@ -151,9 +151,6 @@ func (w *layoutWriter) blob(l v1.Layer) error {
 	w.done[d.Digest] = true
 	return w.to(blobName(d.Digest), d.Size, func(to io.Writer) error {
 		rc, err := l.Compressed()
-		if err == nil {
-			rc, err = blob.Verified(rc, d.Digest, d.Size)
-		}
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -40,20 +39,18 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 		o.Progress.Note("a docker archive or an engine holds one platform: the others are omitted")
 		r.Index = nil
 	}
-	if r.Index != nil && dest.isLayout() {
-		if r.Index, err = OCIIndex(r.Index); err != nil {
-			return Stored{}, dest.about(err)
-		}
-	}
-	if r.Index == nil {
-		img, done, err := portable(ctx, r.Image, dest, o)
+	switch {
+	case r.Index == nil:
+		var done func()
+		r.Image, done, err = portable(ctx, r.Image, dest, o)
 		defer done()
-		if err != nil {
-			return Stored{}, dest.about(err)
-		}
-		r.Image = img
+	case dest.isLayout():
+		r.Index, err = OCIIndex(r.Index)
 	}
-	out, err := put(ctx, dest, r, o)
+	var out Stored
+	if err == nil {
+		out, err = put(ctx, dest, r, o)
+	}
 	if err != nil {
 		return Stored{}, dest.about(err)
 	}
@@ -141,24 +138,16 @@ func writeDockerTar(ctx context.Context, w io.Writer, tag string, r Result, o Op
 // writeOCITar writes an OCI layout in one pass, without times and owners, so that the same result gives the same bytes.
 func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Options) (v1.Hash, error) {
 	tw := tar.NewWriter(w)
-	dirs := map[string]bool{".": true}
-	var mkdir func(dir string) error
-	mkdir = func(dir string) error {
-		if dirs[dir] {
-			return nil
+	for _, dir := range []string{"blobs/", "blobs/sha256/"} {
+		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}); err != nil {
+			return v1.Hash{}, err
 		}
-		dirs[dir] = true
-		return cmp.Or(mkdir(path.Dir(dir)), tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755}))
 	}
 	digest, err := writeLayout(ctx, r, tag, o, func(name string, size int64, content func(io.Writer) error) error {
-		err := mkdir(path.Dir(name))
-		if err == nil {
-			err = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
+		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644}); err != nil {
+			return err
 		}
-		if err == nil {
-			err = content(tw)
-		}
-		return err
+		return content(tw)
 	})
 	return digest, cmp.Or(err, tw.Close())
 }
