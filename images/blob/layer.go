@@ -79,4 +79,6 @@ func PackLayer(level int, write func(io.Writer) error) (*PackedLayer, error) {
 }
 
 // Sum is what a SHA-256 hash makes of the bytes that it got.
-func Sum(h hash.Hash) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))} }
+func Sum(h hash.Hash) v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}
+}

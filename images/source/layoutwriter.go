@@ -3,11 +3,13 @@
 package source
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
@@ -27,7 +29,7 @@ type layoutWriter struct {
 }
 
 // fileWriter writes one file of a layout, of size bytes.
-type fileWriter func(name string, size int64, content func(io.Writer) error) error
+type fileWriter func(name string, size int64, content io.Reader) error
 
 // writeLayout writes a layout with a result and returns the result's digest.
 func writeLayout(ctx context.Context, r Result, tag string, o Options, to fileWriter) (v1.Hash, error) {
@@ -36,17 +38,12 @@ func writeLayout(ctx context.Context, r Result, tag string, o Options, to fileWr
 		return d.Digest, err
 	}
 	index, err := json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
-	write := func(name string, text []byte) error {
-		return to(name, int64(len(text)), func(w io.Writer) error {
-			_, err := w.Write(text)
-			return err
-		})
+	if err == nil {
+		err = to(layoutIndex, int64(len(index)), bytes.NewReader(index))
 	}
 	if err == nil {
-		err = write(layoutIndex, index)
-	}
-	if err == nil {
-		err = write(layoutFile, []byte(`{"imageLayoutVersion":"`+layoutVersion+`"}`))
+		const version = `{"imageLayoutVersion":"` + layoutVersion + `"}`
+		err = to(layoutFile, int64(len(version)), strings.NewReader(version))
 	}
 	return d.Digest, cmp.Or(err, ctx.Err())
 }
@@ -54,10 +51,8 @@ func writeLayout(ctx context.Context, r Result, tag string, o Options, to fileWr
 // writeBlobs writes the blobs of a result and returns the entry for its index.json. An index goes as it is.
 func writeBlobs(ctx context.Context, r Result, tag string, o Options, to fileWriter) (d v1.Descriptor, err error) {
 	w := &layoutWriter{ctx, o, to, map[v1.Hash]bool{}}
-	if r.Index != nil {
+	if d, err = w.manifest(r.Image); err == nil && r.Index != nil {
 		d, err = w.manifest(r.Index)
-	} else {
-		d, err = w.manifest(r.Image)
 	}
 	if tag != "" {
 		d.Annotations = map[string]string{refNameKey: tag}
@@ -107,39 +102,30 @@ func (w *layoutWriter) parts(img v1.Image) error {
 	return nil
 }
 
-// entries writes the images and indexes in an index; nothing else is in those that builders write. One that the source
-// lists but does not have stays listed.
+// entries writes the images and indexes in an index; nothing else is in those that builders write. One of which the
+// source does not have all, such as an image of Windows with layers that are elsewhere, stays listed.
 func (w *layoutWriter) entries(idx v1.ImageIndex) error {
 	all, err := idx.IndexManifest()
 	if err != nil {
 		return err
 	}
 	for _, d := range all.Manifests {
-		m, err := entry(idx, d)
-		if errors.Is(err, hinterr.ErrNotFound) {
-			w.o.Progress.Note("%v: listed in the index but not in the source: it stays listed", d.Digest)
-			continue
+		var m manifest
+		if d.MediaType.IsIndex() {
+			m, err = idx.ImageIndex(d.Digest)
+		} else {
+			m, err = idx.Image(d.Digest)
 		}
 		if err == nil {
 			_, err = w.manifest(m)
 		}
-		if err != nil {
+		if errors.Is(err, hinterr.ErrNotFound) {
+			w.o.Progress.Note("%v: listed in the index but not whole in the source: it stays listed: %v", d.Digest, err)
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// entry opens an image, with its config, or an index in an index.
-func entry(idx v1.ImageIndex, d v1.Descriptor) (manifest, error) {
-	if d.MediaType.IsIndex() {
-		return idx.ImageIndex(d.Digest)
-	}
-	img, err := idx.Image(d.Digest)
-	if err == nil {
-		_, err = img.RawConfigFile()
-	}
-	return img, err
 }
 
 // blob writes a blob. A layer of a source errs if it does not have its digest.
@@ -148,16 +134,13 @@ func (w *layoutWriter) blob(l v1.Layer) error {
 	if err != nil || w.done[d.Digest] {
 		return err
 	}
-	w.done[d.Digest] = true
-	return w.to(blobName(d.Digest), d.Size, func(to io.Writer) error {
-		rc, err := l.Compressed()
-		if err != nil {
-			return err
-		}
-		defer rc.Close()
-		task := w.o.Progress.Start("write", blob.LayerName(l, d.Digest), d.Size)
-		defer task.Done()
-		_, err = blob.CopyTo(w.ctx, to, rc, task)
+	rc, err := l.Compressed()
+	if err != nil {
 		return err
-	})
+	}
+	defer rc.Close()
+	w.done[d.Digest] = true
+	task := w.o.Progress.Start("write", blob.LayerName(l, d.Digest), d.Size)
+	defer task.Done()
+	return w.to(blobName(d.Digest), d.Size, blob.Reading{Ctx: w.ctx, Reader: rc, T: task})
 }

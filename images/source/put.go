@@ -143,11 +143,12 @@ func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Optio
 			return v1.Hash{}, err
 		}
 	}
-	digest, err := writeLayout(ctx, r, tag, o, func(name string, size int64, content func(io.Writer) error) error {
-		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644}); err != nil {
-			return err
+	digest, err := writeLayout(ctx, r, tag, o, func(name string, size int64, content io.Reader) error {
+		err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
+		if err == nil {
+			_, err = io.Copy(tw, content)
 		}
-		return content(tw)
+		return err
 	})
 	return digest, cmp.Or(err, tw.Close())
 }
@@ -216,7 +217,7 @@ func extendLayout(ctx context.Context, dest Ref, r Result, o Options) (v1.Hash, 
 // filesIn writes files of a directory, each under its final name only when it is whole. A file that is there in its
 // full size stays.
 func filesIn(dir string) fileWriter {
-	return func(name string, size int64, content func(io.Writer) error) error {
+	return func(name string, size int64, content io.Reader) error {
 		at := filepath.Join(dir, filepath.FromSlash(name))
 		if fi, err := os.Stat(at); err == nil && fi.Mode().IsRegular() && fi.Size() == size {
 			return nil
@@ -229,7 +230,7 @@ func filesIn(dir string) fileWriter {
 			return err
 		}
 		defer f.Discard()
-		if err := content(f); err != nil {
+		if _, err := io.Copy(f, content); err != nil {
 			return err
 		}
 		return f.Commit()
