@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -123,9 +125,13 @@ func (c *CountingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// OpenRegular opens a regular file, or a symlink to one, and nothing else: opening a FIFO would wait for ever.
+// OpenRegular opens a regular file, or a symlink to one, and nothing else: opening a FIFO would wait for ever. A missing
+// one is an ErrNotFound.
 func OpenRegular(path string) (*os.File, int64, error) {
 	fi, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = hinterr.Errorf(hinterr.ErrNotFound, "no file %s", filepath.Base(path))
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -134,19 +140,6 @@ func OpenRegular(path string) (*os.File, int64, error) {
 	}
 	f, err := os.Open(path)
 	return f, fi.Size(), err
-}
-
-// ReadSmall reads a regular file of at most limit bytes.
-func ReadSmall(path string, limit int64) ([]byte, error) {
-	f, size, err := OpenRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if size > limit {
-		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", path, size, limit)
-	}
-	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // Piped runs write and read at the two ends of a pipe. If write fails, its error is returned, as read only saw a

@@ -23,15 +23,6 @@ type LayerStream struct {
 	close  []func() error
 }
 
-// LayerName is the name of a layer in messages, the same while it is read, written and pushed: that
-// of its content or, if that is unknown, of the blob.
-func LayerName(l v1.Layer, digest v1.Hash) string {
-	if h, err := l.DiffID(); err == nil && h.Hex != "" {
-		digest = h
-	}
-	return ShortHash(digest)
-}
-
 // OpenLayer starts to read a layer. The caller must Close it, and has read all of it only
 // if Finish returned nil.
 func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*LayerStream, error) {

@@ -2,19 +2,18 @@ package blob
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func hashOf(text string) v1.Hash {
@@ -146,27 +145,9 @@ func TestCountingReader(t *testing.T) {
 		t.Errorf("cancelled: got %d, %v", n, err)
 	}
 	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("abc"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for limit, want := range map[int64]bool{2: false, 3: true} {
-		if b, err := ReadSmall(file, limit); (err == nil) != want || want && !bytes.Equal(b, []byte("abc")) {
-			t.Errorf("at most %d bytes: got %q, %v", limit, b, err)
+	for name, want := range map[string]error{dir: hinterr.ErrDamaged, dir + "/none": hinterr.ErrNotFound} {
+		if _, _, err := OpenRegular(name); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
-	}
-	for _, name := range []string{dir, dir + "/none"} {
-		if _, err := ReadSmall(name, 9); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-// An empty text removes the label of an earlier rebuild.
-func TestAddStrings(t *testing.T) {
-	m := Object{"Labels": []byte(`{"a":"1","b":"2","c":"3"}`)}
-	err := AddStrings(m, "Labels", map[string]string{"a": "", "b": "x", "d": "", "e": "y"})
-	if got := string(m["Labels"]); err != nil || got != `{"b":"x","c":"3","e":"y"}` {
-		t.Errorf("got %s, %v", got, err)
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"archive/tar"
 	"cmp"
 	"context"
-	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -40,9 +38,6 @@ var errRootFS = hinterr.Errorf(hinterr.ErrUnsupported, "a root filesystem, not a
 // openTar reads the headers of an archive.
 func openTar(ctx context.Context, name string, o Options) (*archive, error) {
 	f, size, err := blob.OpenRegular(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no such file")
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -55,7 +54,7 @@ func hostTLS(host string) (*tls.Config, error) {
 }
 
 func addAuthority(c *tls.Config, path string) error {
-	pem, err := blob.ReadSmall(path, blob.MaxManifest)
+	pem, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,9 +35,6 @@ type files func(name string) (io.ReadCloser, error)
 func filesOf(dir string) files {
 	return func(name string) (io.ReadCloser, error) {
 		f, _, err := blob.OpenRegular(filepath.Join(dir, filepath.FromSlash(name)))
-		if errors.Is(err, fs.ErrNotExist) {
-			err = hinterr.Errorf(hinterr.ErrNotFound, "no file %s", name)
-		}
 		return f, err
 	}
 }

@@ -140,7 +140,7 @@ func (w *layoutWriter) blob(l v1.Layer) error {
 	}
 	defer rc.Close()
 	w.done[d.Digest] = true
-	task := w.o.Progress.Start("write", blob.LayerName(l, d.Digest), d.Size)
+	task := w.o.Progress.Start("write", blob.ShortHash(d.Digest), d.Size)
 	defer task.Done()
 	return w.to(blobName(d.Digest), d.Size, blob.Reading{Ctx: w.ctx, Reader: rc, T: task})
 }

@@ -197,8 +197,8 @@ func extendLayout(ctx context.Context, dest Ref, r Result, o Options) (v1.Hash, 
 		return d.Digest, err
 	}
 	defer unlock()
-	at := filepath.Join(dest.Name, layoutIndex)
-	raw, err := blob.ReadSmall(at, blob.MaxManifest)
+	var members blob.Object
+	raw, err := filesOf(dest.Name).json(layoutIndex, blob.MaxManifest, &members)
 	if err != nil {
 		return d.Digest, err
 	}
@@ -211,7 +211,7 @@ func extendLayout(ctx context.Context, dest Ref, r Result, o Options) (v1.Hash, 
 	if err != nil || dest.Tag == "" && isThere { // an entry without a tag would only make it ambiguous
 		return d.Digest, err
 	}
-	return d.Digest, atomicfile.Write(at, text)
+	return d.Digest, atomicfile.Write(filepath.Join(dest.Name, layoutIndex), text)
 }
 
 // filesIn writes files of a directory, each under its final name only when it is whole. A file that is there in its
