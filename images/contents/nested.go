@@ -1,7 +1,7 @@
 // Programs inside other files. The members of zip archives (a jar, a wheel, a zipapp) are examined: a JVM or Python
-// loads libraries from them at run time. vfix does not patch them, but reports them. Archives in them, and files with
-// other packed code, are reported as not examined, so the verdict is incomplete. Tar archives and packages are skipped:
-// nothing runs from them before they are unpacked.
+// loads libraries from them at run time. vfix does not patch them, but reports them. Files with other packed code are
+// reported as not examined, so the verdict is incomplete. Tar archives and packages are skipped: nothing runs from them
+// before they are unpacked.
 
 package contents
 
@@ -21,6 +21,8 @@ import (
 const (
 	// maxUnpacked is the total unpacked size of the programs of one archive, in bytes.
 	maxUnpacked = 2 << 30
+	// maxNested is the depth of archives in archives: an application server has a jar in a war in an ear.
+	maxNested = 3
 	// lookBack is how much of a script's end is searched for binary data, in bytes.
 	lookBack = 64 << 10
 )
@@ -76,7 +78,6 @@ func (s *Session) examinePacked(r io.ReaderAt, size int64, head []byte) (*elfInf
 type zipLook struct {
 	s *Session
 	*elfInfo
-	holder
 	unpacked uint64 // bytes
 }
 
@@ -84,20 +85,27 @@ type zipLook struct {
 // those that are not examined is reported.
 func (s *Session) examineZip(archive *zip.Reader) *elfInfo {
 	z := &zipLook{s: s, elfInfo: &elfInfo{}}
-	defer z.Close()
-	for _, f := range archive.File {
-		if err := z.member(f); err != nil && z.passed == "" {
-			z.passed, z.unread = fmt.Sprintf("%s: %v, not examined", f.Name, err), true
-		}
-	}
+	z.archive(archive, "", 1)
 	if z.members == 0 && z.passed == "" {
 		return nil
 	}
 	return z.elfInfo
 }
 
+// archive examines an archive; name is what its members are called after, "" for the outermost one.
+func (z *zipLook) archive(archive *zip.Reader, name string, depth int) {
+	var h holder
+	defer h.Close()
+	for _, f := range archive.File {
+		member := strings.TrimPrefix(name+"!"+f.Name, "!")
+		if err := z.member(&h, f, member, depth); err != nil && z.passed == "" {
+			z.passed, z.unread = fmt.Sprintf("%s: %v, not examined", member, err), true
+		}
+	}
+}
+
 // member examines a member of an archive. The error is why it was not examined.
-func (z *zipLook) member(f *zip.File) error {
+func (z *zipLook) member(h *holder, f *zip.File, name string, depth int) error {
 	const encrypted = 1 // general purpose bit flag (APPNOTE.TXT, 4.4.4)
 	size := f.UncompressedSize64
 	switch {
@@ -115,16 +123,17 @@ func (z *zipLook) member(f *zip.File) error {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return err
 	}
+	isZip := bytes.HasPrefix(head[:], []byte(zipMagic))
 	switch {
-	case bytes.HasPrefix(head[:], []byte(zipMagic)):
-		return errors.New("an archive in an archive")
-	case !isELF(head[:]):
+	case isZip && depth == maxNested:
+		return errors.New("an archive in archives")
+	case !isZip && !isELF(head[:]):
 		return nil
 	case size > maxUnpacked-z.unpacked:
 		return fmt.Errorf("too large: %d bytes", size)
 	}
 	z.unpacked += size
-	held, err := z.hold(io.MultiReader(bytes.NewReader(head[:]), r), int64(size))
+	held, err := h.hold(io.MultiReader(bytes.NewReader(head[:]), r), int64(size))
 	if err != nil {
 		return err
 	}
@@ -132,7 +141,14 @@ func (z *zipLook) member(f *zip.File) error {
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return err
 	}
-	info, err := z.s.examineAt(&Entry{Header: tar.Header{Name: f.Name, Size: int64(size)}}, held, head[:])
+	if isZip {
+		inner, err := zip.NewReader(held, int64(size))
+		if err == nil {
+			z.archive(inner, name, depth+1)
+		}
+		return err
+	}
+	info, err := z.s.examineAt(&Entry{Header: tar.Header{Name: name, Size: int64(size)}}, held, head[:])
 	if err != nil || info == nil {
 		return err
 	}
@@ -145,7 +161,7 @@ func (z *zipLook) member(f *zip.File) error {
 		return nil
 	}
 	if n := info.report.Count(find.Live); n > 0 {
-		z.packed = append(z.packed, Packed{Member: f.Name, Sites: n})
+		z.packed = append(z.packed, Packed{Member: name, Sites: n})
 	}
 	if n := info.report.Count(find.Unknown); n > 0 {
 		return fmt.Errorf("%s to the vsyscall page that cannot be judged", plural(n, "reference"))

@@ -78,7 +78,7 @@ type Program struct{ Path, Interp string }
 // Packed is a member of a zip archive, jar or wheel that has live call sites.
 type Packed struct {
 	Path   string `json:"path"`   // of the archive
-	Member string `json:"member"` // its name in the archive
+	Member string `json:"member"` // its name in the archive; of an archive in an archive "INNER!NAME"
 	Layer  string `json:"layer"`
 	Sites  int    `json:"sites"`
 	// Covered reports that the fallback in the source covers the programs that load it.

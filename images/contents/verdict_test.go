@@ -103,6 +103,7 @@ func TestArchives(t *testing.T) {
 	legacy, modern := imagetest.LegacyELF("x"), imagetest.ModernELF("x")
 	text := []byte(strings.Repeat("text ", 20))
 	wheel := zipped(t, map[string][]byte{"a/x.so": legacy, "a/__init__.py": text})
+	war := zipped(t, map[string][]byte{"lib/a.jar": wheel})
 	for _, c := range []struct {
 		name string
 		body []byte
@@ -111,7 +112,9 @@ func TestArchives(t *testing.T) {
 		{"a.whl", wheel, "AFFECTED 1 a/x.so "},
 		{"a.zip", zipped(t, map[string][]byte{"x.so": modern}), "NOT AFFECTED 1  "},
 		{"a.jar", zipped(t, map[string][]byte{"x.class": legacy}), "INCOMPLETE 0  not an ELF file"}, // by its name no program
-		{"a.war", zipped(t, map[string][]byte{"lib/a.jar": wheel}), "INCOMPLETE 0  lib/a.jar: an archive in an archive, not examined"},
+		{"a.war", war, "AFFECTED 1 lib/a.jar!a/x.so "},
+		{"b.war", zipped(t, map[string][]byte{"a.jar": zipped(t, map[string][]byte{"x.so": modern}), "b.jar": wheel[:len(wheel)-30]}), "INCOMPLETE 1  b.jar: zip: not a valid zip file, not examined"},
+		{"deep.zip", zipped(t, map[string][]byte{"a.ear": zipped(t, map[string][]byte{"a.war": war})}), "INCOMPLETE 0  a.ear!a.war!lib/a.jar: an archive in archives, not examined"},
 		{"a.pex", append([]byte("#!/usr/bin/python\n"), wheel...), "AFFECTED 1 a/x.so "},
 		{"b.zip", zipped(t, map[string][]byte{"x": imagetest.FindingM("x", true).Body}), "INCOMPLETE 1  x: 1 reference to the vsyscall page that cannot be judged, not examined"},
 		{"c.zip", wheel[:len(wheel)-30], "INCOMPLETE 0  a damaged zip archive (zip: not a valid zip file), not examined"},
