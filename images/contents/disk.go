@@ -279,16 +279,19 @@ func (w *walk) passedOver(r io.ReaderAt, size int64, head []byte) (*elfInfo, err
 	return &elfInfo{passed: report.Skipped.String()}, nil
 }
 
-// CopyMeta copies all metadata of from except name and times to its patched copy, and returns it as a header. The marks
-// of the old content are dropped. lost is the metadata that only root may set. A copy with another owner has no setuid,
-// setgid and sticky bits, as with cp -p.
-func CopyMeta(from, to *os.File) (h *tar.Header, dropped, lost []string, err error) {
+// CopyMeta copies all metadata of from except name and times to its copy, and returns it as a header. The marks of the
+// old content are dropped from a changed copy. lost is the metadata that only root may set. A copy with another owner has
+// no setuid, setgid and sticky bits, as with cp -p.
+func CopyMeta(from, to *os.File, changed bool) (h *tar.Header, dropped, lost []string, err error) {
 	e, h, err := openedEntry(from)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	lost, err = e.unmarked().give(to)
-	return h, e.Marks(), lost, err
+	if changed {
+		dropped, e = e.Marks(), e.unmarked()
+	}
+	lost, err = e.give(to)
+	return h, dropped, lost, err
 }
 
 // LosesVDSO reports whether an open program may not find the vDSO, because of its privileges.

@@ -142,7 +142,7 @@ func TestCopyMeta(t *testing.T) {
 	if err := errors.Join(unix.Fsetxattr(int(from.Fd()), "user.a", []byte("1"), 0), unix.Fsetxattr(int(from.Fd()), "user.verity", []byte("1"), 0), from.Chmod(0o741)); err != nil {
 		t.Skip(err)
 	}
-	_, dropped, lost, err := contents.CopyMeta(from, to)
+	_, dropped, lost, err := contents.CopyMeta(from, to, true)
 	e, eerr := contents.OpenedEntry(to)
 	if err != nil || eerr != nil || len(lost) > 0 || !maps.Equal(e.PAXRecords, entry(0, 0, 0, xattrs{"user.a": "1"}).PAXRecords) || e.Mode != 0o741 || !slices.Equal(dropped, []string{"user.verity"}) {
 		t.Errorf("got %o %v, dropped %q, lost %v, %v, %v", e.Mode, e.PAXRecords, dropped, lost, err, eerr)
@@ -150,7 +150,7 @@ func TestCopyMeta(t *testing.T) {
 	closed := open("closed")
 	closed.Close()
 	for _, pair := range [][2]*os.File{{closed, from}, {from, closed}} {
-		if _, _, _, err := contents.CopyMeta(pair[0], pair[1]); err == nil {
+		if _, _, _, err := contents.CopyMeta(pair[0], pair[1], true); err == nil {
 			t.Errorf("from %s to %s: no error", pair[0].Name(), pair[1].Name())
 		}
 	}

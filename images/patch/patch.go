@@ -100,7 +100,7 @@ type run struct {
 
 // file is a file to replace.
 type file struct {
-	seen    fs.FileInfo // as it was examined
+	seen    fs.FileInfo // as it was examined; nil: it is copied
 	tarball bool
 	names   []place
 	write   func(w, r *os.File) error // makes the new content from the old one

@@ -111,8 +111,8 @@ func TestPatchDiskFull(t *testing.T) {
 	imagetest.Write(t, mnt+"/1", imagetest.LegacyELF(small))
 	imagetest.Write(t, mnt+"/2", imagetest.LegacyELF(large))
 	_, err := patch.All(context.Background(), []string{mnt + "/2"}, patch.Options{Output: mnt + "/4"})
-	if err == nil || !strings.HasPrefix(err.Error(), mnt+"/2: copy to "+mnt+"/4: cp: ") {
-		t.Errorf("a copy: got error %v, want what cp says with both names", err)
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), mnt+"/2") {
+		t.Errorf("a copy: got error %v, want %v with the file's name", err, syscall.ENOSPC)
 	}
 	imagetest.WantEmpty(t, mnt, "1", "2")
 	_, err = patch.All(context.Background(), []string{mnt}, patch.Options{InPlace: true})

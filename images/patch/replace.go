@@ -17,9 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/atomicfile"
+	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -38,8 +40,20 @@ func (r *run) copy(ctx context.Context, name, temp string) error {
 	if d.Only == "" && source.Inside(d.Real(), temp) {
 		return source.ErrInside(r.o.Output, name)
 	}
-	if _, err := os.Stat(filepath.Dir(temp)); err != nil {
+	out, err := os.OpenRoot(filepath.Dir(temp))
+	if err != nil {
 		return atomicfile.About(filepath.Clean(r.o.Output), err)
+	}
+	defer out.Close()
+	if d.Only != "" {
+		f := &file{write: func(w, old *os.File) error {
+			_, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: old})
+			return err
+		}}
+		return contents.WrapPath(name, r.write(f, d.Root, d.Only, out, filepath.Base(temp)))
+	}
+	if os.Geteuid() != 0 {
+		r.warn(yours, r.o.Output)
 	}
 	flags := "-a" // POSIX has no such option; GNU, BusyBox and macOS have it
 	if r.o.OneFS {
@@ -49,16 +63,11 @@ func (r *run) copy(ctx context.Context, name, temp string) error {
 		first, _, _ := strings.Cut(string(printed), "\n")
 		return cmp.Or(context.Cause(ctx), fmt.Errorf("%s: copy to %s: %s", name, r.o.Output, cmp.Or(first, err.Error())))
 	}
-	var was, is unix.Stat_t
-	if err := errors.Join(unix.Stat(d.Real(), &was), unix.Stat(temp, &is)); err != nil {
-		return err
-	}
-	same := was.Uid == is.Uid && was.Gid == is.Gid && was.Mode == is.Mode
-	if os.Geteuid() != 0 && (d.Only == "" || !same) {
-		r.warn("%s: the copy is yours: owners, devices and attributes that only root may set are not kept", r.o.Output)
-	}
 	return nil
 }
+
+// yours is the warning about a copy that is not made as root.
+const yours = "%s: the copy is yours: owners, devices and attributes that only root may set are not kept"
 
 // put makes a file under a temporary name in a directory, and renames it. The directory keeps its mtime.
 func put(dir *os.Root, name string, makeFile func(temp string) error) error {
@@ -86,20 +95,18 @@ func (r *run) replace(f *file) error {
 	dir, err := first.Root.OpenRoot(path.Dir(first.name)) // once: no symlink that replaces it leads elsewhere
 	if err == nil {
 		defer dir.Close()
-		err = put(dir, name, func(temp string) error { return r.write(f, dir, name, temp) })
+		err = put(dir, name, func(temp string) error { return r.write(f, dir, name, dir, temp) })
 	}
 	if err != nil {
 		return contents.WrapPath(full, err)
 	}
 	replaced := uint64(1)
 	for _, other := range f.names[1:] {
-		linked, err := f.link(dir, name, other)
+		n, err := f.link(dir, name, other)
 		if err != nil {
 			return contents.WrapPath(other.Full(other.name), err)
 		}
-		if linked {
-			replaced++
-		}
+		replaced += n
 	}
 	if _, links := contents.Identify(f.seen); replaced < links {
 		progress.Note(r.o.Progress, "%s: more hard links outside the given paths keep the old content: %d", full, links-replaced)
@@ -109,11 +116,12 @@ func (r *run) replace(f *file) error {
 
 var errChanged = errors.New("changed while it was read") // so the plan may not fit
 
-// link makes another name of a file a link to the new one, unless it is one: the same name by another path.
-func (f *file) link(from *os.Root, name string, other place) (linked bool, err error) {
+// link makes another name of a file a link to the new one, and returns 1; or 0 if it is one, the same name by another
+// path.
+func (f *file) link(from *os.Root, name string, other place) (n uint64, err error) {
 	to, err := other.Root.OpenRoot(path.Dir(other.name))
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer to.Close()
 	base := path.Base(other.name)
@@ -121,13 +129,13 @@ func (f *file) link(from *os.Root, name string, other place) (linked bool, err e
 	made, madeErr := from.Lstat(name)
 	switch {
 	case err != nil || madeErr != nil:
-		return false, errors.Join(err, madeErr)
+		return 0, errors.Join(err, madeErr)
 	case os.SameFile(was, made):
-		return false, nil
+		return 0, nil
 	case !os.SameFile(was, f.seen):
-		return false, errChanged
+		return 0, errChanged
 	}
-	return true, put(to, base, func(temp string) error { return linkAt(from, name, to, temp) })
+	return 1, put(to, base, func(temp string) error { return linkAt(from, name, to, temp) })
 }
 
 // linkAt gives a file in a directory a name in another one.
@@ -146,33 +154,39 @@ func linkAt(from *os.Root, name string, to *os.Root, newName string) error {
 }
 
 // write writes the new file under a temporary name, with the owner, mode, times and xattrs of the old one, without marks
-// of its content. It is an error if only root may set some of that, except for the group of the caller's own file
-// without a setuid or setgid bit.
-func (r *run) write(f *file, dir *os.Root, name, temp string) error {
-	old, err := dir.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
+// of its content if it changes. It is an error if only root may set some of that, except for a copy, and for the group
+// of the caller's own file without a setuid or setgid bit.
+func (r *run) write(f *file, from *os.Root, name string, to *os.Root, temp string) error {
+	old, err := from.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
 		return err
 	}
 	defer old.Close()
 	fi, err := old.Stat()
-	if err != nil {
+	isCopy := f.seen == nil
+	switch {
+	case err != nil:
 		return err
-	}
-	if !os.SameFile(fi, f.seen) || fi.Size() != f.seen.Size() || !fi.ModTime().Equal(f.seen.ModTime()) {
+	case isCopy:
+	case !os.SameFile(fi, f.seen), fi.Size() != f.seen.Size(), !fi.ModTime().Equal(f.seen.ModTime()):
 		return errChanged
 	}
 	const private = 0o600 // until it has its owner
-	made, err := dir.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	made, err := to.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
 	if err != nil {
-		return fmt.Errorf("create a file in %s: %w", filepath.Clean(dir.Name()), errors.Unwrap(err))
+		return fmt.Errorf("create a file in %s: %w", filepath.Clean(to.Name()), errors.Unwrap(err))
 	}
 	defer made.Close()
 	if err := f.write(made, old); err != nil {
 		return err
 	}
-	h, dropped, lost, err := contents.CopyMeta(old, made)
+	h, dropped, lost, err := contents.CopyMeta(old, made, !isCopy)
 	if err != nil {
 		return err
+	}
+	if isCopy && len(lost) > 0 {
+		r.warn(yours, r.o.Output)
+		lost = nil
 	}
 	const setID = 0o6000
 	own := h.Uid == os.Geteuid() && h.Mode&setID == 0
@@ -185,5 +199,5 @@ func (r *run) write(f *file, dir *os.Root, name, temp string) error {
 	if f.tarball && len(dropped) > 0 { // the plan of a program says it
 		r.warn("%s: %s", f.names[0].Path, contents.MarkWarning(dropped))
 	}
-	return cmp.Or(dir.Chtimes(temp, h.AccessTime, h.ModTime), made.Sync())
+	return cmp.Or(to.Chtimes(temp, h.AccessTime, h.ModTime), made.Sync())
 }
