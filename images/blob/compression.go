@@ -89,7 +89,10 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	go func() {
 		defer close(u.ended)
 		err := unpack(ctx, to, in, kind)
-		to.Close()
+		if closing := to.Close(); closing != nil { // a reader would wait for the end of the pipe
+			from.Close()
+			err = cmp.Or(err, closing)
+		}
 		if ctx.Err() == nil { // the rest, padding or not, shows whether r is sound
 			io.Copy(io.Discard, in)
 		}
@@ -108,9 +111,9 @@ type unpacking struct {
 
 func (u *unpacking) Read(p []byte) (int, error) {
 	n, err := u.pipe.Read(p)
-	if err == io.EOF {
+	if err != nil {
 		<-u.ended
-		err = cmp.Or(u.err, io.EOF)
+		err = cmp.Or(u.err, err)
 	}
 	return n, err
 }
