@@ -120,7 +120,7 @@ func measure(ctx context.Context, b *jsonBench, opts *benchOptions, out *output,
 	if err != nil {
 		return nil, err
 	}
-	if !f.Affected() {
+	if len(f.ToPatch()) == 0 {
 		out.Note("bench: nothing to patch in %s: both sides are the same", b.Image)
 	}
 	return e.bench(ctx, o)

@@ -111,7 +111,7 @@ func rebuiltOf(f *contents.Findings, o images.RebuildOptions) *images.Rebuilt {
 		Findings: f, BaseName: strings.TrimPrefix(f.Source, "docker-daemon:"), BaseDigest: digest, Reference: "redis:2.8.22-vfix@" + layer3,
 		Digest: layer3, LayerSize: 1234567,
 	}
-	if !f.Affected() {
+	if len(f.ToPatch()) == 0 {
 		r.Unchanged, r.Reference, r.Digest, r.LayerSize = true, "debian:12", digest, 0
 	}
 	if o.DryRun {

@@ -120,7 +120,7 @@ func writePatched(s screen.Stream, typed string, dryRun bool, f *contents.Findin
 
 // patched prints the same on stderr, if there is more to say about a source than that it has no call site.
 func (o *output) patched(typed string, dryRun bool, f *contents.Findings) {
-	if !o.Quiet && !o.json && (f.Affected() || len(f.Passed) > 0 || f.Sites().Live > 0) {
+	if !o.Quiet && !o.json && (len(f.ToPatch()) > 0 || len(f.Passed) > 0 || f.Sites().Live > 0) {
 		writePatched(o.Err, typed, dryRun, f)
 	}
 }

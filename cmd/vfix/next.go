@@ -84,13 +84,13 @@ func (d destination) fixes(f scanned) []string {
 	switch {
 	case isImage(f.Findings) && !isContainer(f.Source): // also if nothing can be patched: a rebuild adds the fallback
 		return []string{d.rebuild(f, fix)}
-	case !f.Affected() && len(f.Packed) > 0:
+	case len(f.ToPatch()) == 0 && len(f.Packed) > 0:
 		archive := f.Packed[0].Path
 		if isDir(f.Findings) {
 			archive = filepath.Join(path, archive)
 		}
 		return []string{"unzip -d DIR " + textutil.QuotePath(archive) + " && vfix patch -i DIR # then pack DIR again"}
-	case !f.Affected():
+	case len(f.ToPatch()) == 0:
 		return []string{explain(f.typed)}
 	case isContainer(f.Source):
 		return []string{"vfix hotfix " + fix + textutil.QuotePath(f.typed)}

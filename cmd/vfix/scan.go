@@ -105,7 +105,7 @@ func writeScanned(s screen.Stream, f scanned, explain bool, here destination) {
 		s.Print("hazard: ", s.Paint.Yellow, fmt.Sprintf("%s: %s: %s; %s", cmp.Or(h.Path, f.typed), h.Title(), h.Means(), h.Do()))
 	}
 	open := f.Uncovered().Live > 0 && (isImage(f.Findings) || !explain)
-	if f.Affected() || len(f.Packed) > 0 || open {
+	if len(f.ToPatch()) > 0 || len(f.Packed) > 0 || open {
 		fmt.Fprintln(s)
 		for i, command := range here.fixes(f) {
 			if i > 0 {

@@ -5,7 +5,6 @@ package contents
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"vfix.dev/vfix/rewriter/find"
@@ -133,11 +132,6 @@ func (f *Findings) count(covered bool) (s Sites) {
 		}
 	}
 	return s
-}
-
-// Affected reports whether a patch would change any file.
-func (f *Findings) Affected() bool {
-	return slices.ContainsFunc(f.Files, func(f File) bool { return !f.Plan.Empty() })
 }
 
 // noteDormant notes that a file has references that are used only without a vDSO, if it may find none.
