@@ -28,17 +28,16 @@ func withRootImage(ctx context.Context, src *source.Source, o source.Options) er
 // owners, extended attributes and devices; otherwise the caller owns all files, and a warning says what is lost.
 func writeDirectory(ctx context.Context, s *contents.Session, dir string, img v1.Image) (warnings []string, err error) {
 	t, err := s.Image(ctx, img)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		const private = 0o700 // until it has its owner
+		err = atomicfile.WriteDir(dir, private, func(temp string) error {
+			lost, err := t.Write(ctx, temp)
+			if lost {
+				warnings = []string{dir + ": owners, devices and attributes that only root may set are not kept"}
+			}
+			return err
+		})
 	}
-	const private = 0o700 // until it has its owner
-	err = atomicfile.WriteDir(dir, private, func(temp string) error {
-		lost, err := t.Write(ctx, temp)
-		if lost {
-			warnings = []string{dir + ": owners, devices and attributes that only root may set are not kept"}
-		}
-		return err
-	})
 	return warnings, contents.WrapPath("directory "+dir, err)
 }
 
