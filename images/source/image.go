@@ -76,15 +76,21 @@ type image struct {
 	layers   []v1.Layer
 }
 
-// storedImage reads and verifies the manifest that d names. Its config and layers are read when they are needed.
-func storedImage(s store, d v1.Descriptor) (*image, error) {
+// storedImage reads and verifies the manifest that d names. Its config, without one here, and its layers are read when
+// they are needed.
+func storedImage(s store, d v1.Descriptor, config []byte) (*image, error) {
 	i := &image{desc: d}
 	var err error
 	if i.raw, err = readDocument(s, &i.desc, "manifest", &i.manifest, &i.manifest.MediaType); err != nil {
 		return nil, err
 	}
 	i.desc.MediaType = cmp.Or(i.desc.MediaType, types.OCIManifestSchema1)
-	i.config = sync.OnceValues(func() ([]byte, error) { return read(s, i.manifest.Config, "config", blob.MaxConfig) })
+	i.config = sync.OnceValues(func() ([]byte, error) {
+		if config != nil {
+			return config, nil
+		}
+		return read(s, i.manifest.Config, "config", blob.MaxConfig)
+	})
 	for _, d := range i.manifest.Layers {
 		i.layers = append(i.layers, mountable(&layer{from: s, desc: d, of: i}))
 	}
@@ -99,23 +105,20 @@ func madeImage(t types.MediaType, layers []v1.Descriptor, config []byte, s store
 	if err != nil {
 		return nil, err
 	}
-	i, err := storedImage(s, describe(t, raw))
-	if err == nil {
-		i.config = func() ([]byte, error) { return config, nil }
-	}
-	return i, err
+	return storedImage(s, describe(t, raw), config)
 }
 
 // EditedImage makes an image of another one by editing its manifest and config. layers are in the manifest's order, and
 // get the media types that it has for them.
 func EditedImage(manifest, config []byte, layers []v1.Layer) (v1.Image, error) {
-	i := &image{raw: manifest, config: func() ([]byte, error) { return config, nil }}
-	err := json.Unmarshal(manifest, &i.manifest)
-	i.desc = describe(cmp.Or(i.manifest.MediaType, types.OCIManifestSchema1), manifest)
-	for n, d := range i.manifest.Layers {
-		i.layers = append(i.layers, blob.AsType(layers[n], d.MediaType))
+	i, err := storedImage(nil, describe("", manifest), config)
+	if err != nil {
+		return nil, err
 	}
-	return i, err
+	for n, d := range i.manifest.Layers {
+		i.layers[n] = blob.AsType(layers[n], d.MediaType)
+	}
+	return i, nil
 }
 
 func (i *image) MediaType() (types.MediaType, error) { return i.desc.MediaType, nil }
@@ -159,12 +162,12 @@ func (l *layer) MediaType() (types.MediaType, error) { return l.desc.MediaType, 
 
 // Compressed opens the blob. Reading it to its end proves its digest and size.
 func (l *layer) Compressed() (io.ReadCloser, error) {
-	if l.desc.Data != nil {
-		return blob.Verified(io.NopCloser(bytes.NewReader(l.desc.Data)), l.desc.Digest, l.desc.Size)
-	}
-	rc, err := l.from.open(l.desc)
-	if err != nil {
-		return nil, err
+	rc := io.NopCloser(bytes.NewReader(l.desc.Data))
+	if l.desc.Data == nil {
+		var err error
+		if rc, err = l.from.open(l.desc); err != nil {
+			return nil, err
+		}
 	}
 	return blob.Verified(rc, l.desc.Digest, l.desc.Size)
 }
@@ -219,7 +222,7 @@ func (i *index) Image(h v1.Hash) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return storedImage(i.from, d)
+	return storedImage(i.from, d, nil)
 }
 
 func (i *index) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {

@@ -85,7 +85,7 @@ func (s *Source) Close() (err error) {
 
 // Title is the name of the source for messages, with its prefix and tag.
 func (s *Source) Title() string {
-	if isStdin(s.Ref.Name) {
+	if s.Ref.Name == Stdin {
 		return "stdin"
 	}
 	return s.Ref.String()

@@ -40,7 +40,7 @@ func (s *Source) choose(from store, d v1.Descriptor, o Options) error {
 	case !d.MediaType.IsImage():
 		return hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", d.Digest, d.MediaType)
 	}
-	img, err := storedImage(from, d)
+	img, err := storedImage(from, d, nil)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"golang.org/x/term"
 
@@ -16,29 +15,19 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// isStdin reports whether a name means stdin. A path to a file is opened again; of a pipe or a socket only the
-// descriptor is certain to be readable.
-func isStdin(name string) bool {
-	return name == Stdin || name == "/dev/stdin" || name == "/dev/fd/0" || name == "/proc/self/fd/0"
-}
-
 // isStream reports whether a ref names a file that can be read only once.
 func isStream(ref Ref) bool {
 	if ref.Transport != Plain && ref.Transport != DockerArchive && ref.Transport != OCIArchive {
 		return false
 	}
 	fi, err := os.Stat(ref.Name)
-	if ref.Name == Stdin || err != nil {
-		return ref.Name == Stdin
-	}
-	m := fi.Mode()
-	return m&fs.ModeNamedPipe != 0 || isStdin(ref.Name) && !m.IsRegular()
+	return ref.Name == Stdin || err == nil && fi.Mode()&fs.ModeNamedPipe != 0
 }
 
 // ReadOnce reports whether a SOURCE is a stream, which can be read only once.
 func ReadOnce(source string) bool {
 	ref, err := ParseRef(source)
-	return err == nil && (isStream(ref) || isStdin(ref.Name) || strings.HasPrefix(ref.Name, "/dev/fd/") || strings.HasPrefix(ref.Name, "/proc/self/fd/"))
+	return err == nil && isStream(ref)
 }
 
 // openStream copies a stream to a file and opens that. It waits for the stream's writer until ctx ends.
@@ -49,7 +38,7 @@ func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error
 	}
 	at, title, open := ref, ref.Name, openFile
 	at.Name = f.Name()
-	if isStdin(title) {
+	if title == Stdin {
 		title = "stdin"
 	}
 	if !ref.Guessed {
@@ -83,7 +72,7 @@ const pipeHint = "pipe an image into vfix: docker save IMAGE | vfix scan -"
 func copyStream(ctx context.Context, out *os.File, name, title string, o Options) error {
 	defer out.Close()
 	in := os.Stdin
-	if !isStdin(name) {
+	if name != Stdin {
 		f, err := os.Open(name)
 		if err != nil {
 			return err
