@@ -107,15 +107,6 @@ func newDerivedImage(src *source.Source, added *blob.PackedLayer, from origin, c
 		return nil, err
 	}
 	rename := mediaTypes(src)
-	all := make([]v1.Layer, 0, len(layers)+1)
-	for _, l := range layers {
-		t, err := l.MediaType()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, blob.AsType(l, rename(t)))
-	}
-	all = append(all, blob.AsType(added, rename(types.DockerLayer)))
 	config, err := editConfig(raw, len(layers), added.PlainDigest, from, c)
 	if err != nil {
 		return nil, fmt.Errorf("image config: %w", err)
@@ -127,7 +118,7 @@ func newDerivedImage(src *source.Source, added *blob.PackedLayer, from origin, c
 	if err != nil {
 		return nil, err
 	}
-	return source.EditedImage(text, config, all)
+	return source.EditedImage(text, config, append(layers, added))
 }
 
 // editConfig adds a layer to an image config (image-spec config.md): its diff ID, one
