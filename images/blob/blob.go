@@ -74,6 +74,11 @@ func (v *verifier) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// WriteTo makes io.Copy copy in pieces of CopyBuffer bytes.
+func (v *verifier) WriteTo(w io.Writer) (int64, error) {
+	return CopyTo(context.Background(), w, struct{ io.Reader }{v}, nil)
+}
+
 // end judges what was read.
 func (v *verifier) end() error {
 	if v.size >= 0 && v.got != v.size {
@@ -103,10 +108,15 @@ func (r Reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// WriteTo makes io.Copy copy in pieces of CopyBuffer bytes.
+func (r Reading) WriteTo(w io.Writer) (int64, error) {
+	// Struct literals without ReadFrom and WriteTo, which would bypass Read.
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, CopyBuffer))
+}
+
 // CopyTo copies r to w until its end, the context's end or an error.
 func CopyTo(ctx context.Context, w io.Writer, r io.Reader, t progress.Task) (int64, error) {
-	// Struct literals without ReadFrom and WriteTo, or io.Copy would bypass Reading.
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{Reading{ctx, r, t}}, make([]byte, CopyBuffer))
+	return Reading{ctx, r, t}.WriteTo(w)
 }
 
 // CountingReader counts the bytes read and keeps the error that ended reading.

@@ -42,10 +42,12 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*LayerStre
 	}
 	task := progress.Start(p, "read", s.Name, size)
 	s.close = append(s.close, packed.Close, func() error { task.Done(); return nil })
-	body, _, err := Decompress(ctx, Reading{ctx, packed, task})
+	body, kind, err := Decompress(ctx, Reading{ctx, packed, task})
 	if err == nil {
 		s.close = append(s.close, body.Close)
-		body, err = Verified(body, diffID, -1)
+		if kind != PlainStream || digest != diffID { // else it is verified already
+			body, err = Verified(body, diffID, -1)
+		}
 	}
 	if err != nil {
 		s.Close()
