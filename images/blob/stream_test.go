@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
@@ -199,4 +203,39 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += n
 	return n, err
+}
+
+// laid is a layer with the content of another.
+type laid struct {
+	v1.Layer
+	content []byte
+}
+
+func (l laid) Compressed() (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(l.content)), nil
+}
+
+// A layer is read to its end only if both hashes are its own; of an uncompressed one they are the same.
+func TestOpenLayer(t *testing.T) {
+	plain := []byte(strings.Repeat("a", 2000))
+	packed := imagetest.GzipOf(t, plain)
+	whole := static.NewLayer(plain, types.DockerUncompressedLayer)
+	for name, c := range map[string]struct {
+		layer v1.Layer
+		want  string
+	}{
+		"uncompressed":                       {whole, ""},
+		"changed":                            {laid{whole, append([]byte("b"), plain[1:]...)}, "does not match its digest"},
+		"compressed, with one hash for both": {static.NewLayer(packed, types.DockerLayer), "does not match its digest"},
+	} {
+		ls, err := blob.OpenLayer(t.Context(), c.layer, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = ls.Finish()
+		ls.Close()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
 }
