@@ -239,14 +239,17 @@ func TestPatchCopyOfOthersFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	imagetest.AsNobody(t, dir, func() {
-		for _, path := range []string{dir + "/bin/c", dir + "/bin/modern", dir + "/text", dir} {
+		for path, want := range map[string]string{
+			dir + "/bin/c": dir + "/bin/c: not kept: owner 0:0 (needs root)", dir + "/bin/modern": ": not kept: owner 0:0 (needs root)",
+			dir + "/text": ": not kept: group 5678 (needs root)", dir: out + "/root: the copy is yours",
+		} {
 			f, err := patch.All(context.Background(), []string{path}, patch.Options{Output: filepath.Join(out, filepath.Base(path))})
 			if err != nil {
 				t.Errorf("%s: %v", path, err)
 				continue
 			}
-			if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], "the copy is yours") {
-				t.Errorf("%s: got warnings %q", path, f.Warnings)
+			if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], want) {
+				t.Errorf("%s: got warnings %q, want %q", path, f.Warnings, want)
 			}
 		}
 		own := imagetest.Write(t, filepath.Join(out, "own"), imagetest.LegacyELF("o"))

@@ -46,14 +46,14 @@ func (r *run) copy(ctx context.Context, name, temp string) error {
 	}
 	defer out.Close()
 	if d.Only != "" {
-		f := &file{write: func(w, old *os.File) error {
+		f := &file{names: []place{{d, d.Only}}, write: func(w, old *os.File) error {
 			_, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: old})
 			return err
 		}}
 		return contents.WrapPath(name, r.write(f, d.Root, d.Only, out, filepath.Base(temp)))
 	}
 	if os.Geteuid() != 0 {
-		r.warn(yours, r.o.Output)
+		r.warn("%s: the copy is yours: owners, devices and attributes that only root may set are not kept", r.o.Output)
 	}
 	flags := "-a" // POSIX has no such option; GNU, BusyBox and macOS have it
 	if r.o.OneFS {
@@ -65,9 +65,6 @@ func (r *run) copy(ctx context.Context, name, temp string) error {
 	}
 	return nil
 }
-
-// yours is the warning about a copy that is not made as root.
-const yours = "%s: the copy is yours: owners, devices and attributes that only root may set are not kept"
 
 // put makes a file under a temporary name in a directory, and renames it. The directory keeps its mtime.
 func put(dir *os.Root, name string, makeFile func(temp string) error) error {
@@ -154,8 +151,8 @@ func linkAt(from *os.Root, name string, to *os.Root, newName string) error {
 }
 
 // write writes the new file under a temporary name, with the owner, mode, times and xattrs of the old one, without marks
-// of its content if it changes. It is an error if only root may set some of that, except for a copy, and for the group
-// of the caller's own file without a setuid or setgid bit.
+// of its content if it changes. It is an error if only root may set some of that, except of a copy, and except for the
+// group of the caller's own file without a setuid or setgid bit.
 func (r *run) write(f *file, from *os.Root, name string, to *os.Root, temp string) error {
 	old, err := from.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
@@ -184,14 +181,10 @@ func (r *run) write(f *file, from *os.Root, name string, to *os.Root, temp strin
 	if err != nil {
 		return err
 	}
-	if isCopy && len(lost) > 0 {
-		r.warn(yours, r.o.Output)
-		lost = nil
-	}
 	const setID = 0o6000
 	own := h.Uid == os.Geteuid() && h.Mode&setID == 0
 	for _, l := range lost {
-		if !own || !strings.HasPrefix(l, contents.LostGroup) {
+		if mayGo := isCopy || own && strings.HasPrefix(l, contents.LostGroup); !mayGo {
 			return fmt.Errorf("keep %s: %w", l, fs.ErrPermission)
 		}
 		r.warn("%s: not kept: %s (needs root)", f.names[0].Full(f.names[0].name), l)
