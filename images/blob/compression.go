@@ -156,7 +156,7 @@ func unpack(ctx context.Context, w io.Writer, in *bufio.Reader, kind Compression
 // filter runs an external decompressor.
 func filter(ctx context.Context, program string, w io.Writer, in io.Reader) error {
 	cmd := exec.CommandContext(ctx, program, "-d", "-c")
-	cmd.Stdin, cmd.Stdout = feed{in}, w
+	cmd.Stdin, cmd.Stdout = Reading{ctx, in, nil}, w
 	// In a process group of its own: a terminal sends ^C to the whole foreground group, and a decompressor that ^C ends
 	// looks like a damaged blob. vfix ends its children itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -168,12 +168,4 @@ func filter(ctx context.Context, program string, w io.Writer, in io.Reader) erro
 		err = fmt.Errorf("%s: %w", program, err)
 	}
 	return err
-}
-
-// feed is a reader that is copied in large pieces: to a file, io.Copy and bufio.Reader use small ones.
-type feed struct{ io.Reader }
-
-// WriteTo implements io.WriterTo.
-func (f feed) WriteTo(w io.Writer) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f.Reader}, make([]byte, CopyBuffer))
 }
