@@ -25,32 +25,32 @@ type layoutWriter struct {
 	ctx  context.Context
 	o    Options
 	to   fileWriter
+	has  func(name string, size int64) bool // a file is there already, in its full size
 	done map[v1.Hash]bool
 }
 
 // fileWriter writes one file of a layout, of size bytes.
 type fileWriter func(name string, size int64, content io.Reader) error
 
-// writeLayout writes a layout with a result and returns the result's digest.
-func writeLayout(ctx context.Context, r Result, tag string, o Options, to fileWriter) (v1.Hash, error) {
-	d, err := writeBlobs(ctx, r, tag, o, to)
+// layout writes a layout with a result and returns the result's digest.
+func (w *layoutWriter) layout(r Result, tag string) (v1.Hash, error) {
+	d, err := w.blobs(r, tag)
 	if err != nil {
 		return d.Digest, err
 	}
 	index, err := json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
 	if err == nil {
-		err = to(layoutIndex, int64(len(index)), bytes.NewReader(index))
+		err = w.to(layoutIndex, int64(len(index)), bytes.NewReader(index))
 	}
 	if err == nil {
 		const version = `{"imageLayoutVersion":"` + layoutVersion + `"}`
-		err = to(layoutFile, int64(len(version)), strings.NewReader(version))
+		err = w.to(layoutFile, int64(len(version)), strings.NewReader(version))
 	}
-	return d.Digest, cmp.Or(err, ctx.Err())
+	return d.Digest, cmp.Or(err, w.ctx.Err())
 }
 
-// writeBlobs writes the blobs of a result and returns the entry for its index.json. An index goes as it is.
-func writeBlobs(ctx context.Context, r Result, tag string, o Options, to fileWriter) (d v1.Descriptor, err error) {
-	w := &layoutWriter{ctx, o, to, map[v1.Hash]bool{}}
+// blobs writes the blobs of a result and returns the entry for its index.json. An index goes as it is.
+func (w *layoutWriter) blobs(r Result, tag string) (d v1.Descriptor, err error) {
 	if d, err = w.manifest(r.Image); err == nil && r.Index != nil {
 		d, err = w.manifest(r.Index)
 	}
@@ -131,7 +131,7 @@ func (w *layoutWriter) entries(idx v1.ImageIndex) error {
 // blob writes a blob. A layer of a source errs if it does not have its digest.
 func (w *layoutWriter) blob(l v1.Layer) error {
 	d, err := partial.Descriptor(l)
-	if err != nil || w.done[d.Digest] {
+	if err != nil || w.done[d.Digest] || w.has(blobName(d.Digest), d.Size) {
 		return err
 	}
 	rc, err := l.Compressed()

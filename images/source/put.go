@@ -136,20 +136,23 @@ func writeDockerTar(ctx context.Context, w io.Writer, tag string, r Result, o Op
 }
 
 // writeOCITar writes an OCI layout in one pass, without times and owners, so that the same result gives the same bytes.
-func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Options) (v1.Hash, error) {
-	tw := tar.NewWriter(w)
+func writeOCITar(ctx context.Context, f io.Writer, tag string, r Result, o Options) (v1.Hash, error) {
+	tw := tar.NewWriter(f)
 	for _, dir := range []string{"blobs/", "blobs/sha256/"} {
 		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}); err != nil {
 			return v1.Hash{}, err
 		}
 	}
-	digest, err := writeLayout(ctx, r, tag, o, func(name string, size int64, content io.Reader) error {
+	to := func(name string, size int64, content io.Reader) error {
 		err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
 		if err == nil {
 			_, err = io.Copy(tw, content)
 		}
 		return err
-	})
+	}
+	none := func(string, int64) bool { return false }
+	w := &layoutWriter{ctx, o, to, none, map[v1.Hash]bool{}}
+	digest, err := w.layout(r, tag)
 	return digest, cmp.Or(err, tw.Close())
 }
 
@@ -163,7 +166,7 @@ func putLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 	var digest v1.Hash
 	if !exists {
 		err = atomicfile.WriteDir(dest.Name, 0o777, func(temp string) (err error) {
-			digest, err = writeLayout(ctx, r, dest.Tag, o, filesIn(temp))
+			digest, err = inDirectory(ctx, temp, o).layout(r, dest.Tag)
 			return err
 		})
 		exists = errors.Is(err, fs.ErrExist) // another run was faster
@@ -188,7 +191,7 @@ func layoutExists(dir string) (bool, error) {
 // extendLayout adds a result to a layout: its blobs and then its entry in the index, instead of those with the same tag.
 // Several runs that extend a layout take turns.
 func extendLayout(ctx context.Context, dest Ref, r Result, o Options) (v1.Hash, error) {
-	d, err := writeBlobs(ctx, r, dest.Tag, o, filesIn(dest.Name))
+	d, err := inDirectory(ctx, dest.Name, o).blobs(r, dest.Tag)
 	if err != nil {
 		return d.Digest, err
 	}
@@ -214,18 +217,18 @@ func extendLayout(ctx context.Context, dest Ref, r Result, o Options) (v1.Hash, 
 	return d.Digest, atomicfile.Write(filepath.Join(dest.Name, layoutIndex), text)
 }
 
-// filesIn writes files of a directory, each under its final name only when it is whole. A file that is there in its
-// full size stays.
-func filesIn(dir string) fileWriter {
-	return func(name string, size int64, content io.Reader) error {
-		at := filepath.Join(dir, filepath.FromSlash(name))
-		if fi, err := os.Stat(at); err == nil && fi.Mode().IsRegular() && fi.Size() == size {
-			return nil
-		}
-		if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+// inDirectory writes a layout in a directory, each file under its final name only when it is whole.
+func inDirectory(ctx context.Context, dir string, o Options) *layoutWriter {
+	path := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+	has := func(name string, size int64) bool {
+		fi, err := os.Stat(path(name))
+		return err == nil && fi.Mode().IsRegular() && fi.Size() == size
+	}
+	to := func(name string, size int64, content io.Reader) error {
+		if err := os.MkdirAll(filepath.Dir(path(name)), 0o777); err != nil {
 			return err
 		}
-		f, err := atomicfile.Create(at)
+		f, err := atomicfile.Create(path(name))
 		if err != nil {
 			return err
 		}
@@ -235,4 +238,5 @@ func filesIn(dir string) fileWriter {
 		}
 		return f.Commit()
 	}
+	return &layoutWriter{ctx, o, to, has, map[v1.Hash]bool{}}
 }
