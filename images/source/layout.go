@@ -23,7 +23,6 @@ import (
 const (
 	layoutFile     = "oci-layout"
 	layoutIndex    = "index.json"
-	layoutVersion  = "1.0.0"
 	refNameKey     = "org.opencontainers.image.ref.name"
 	fullRefNameKey = "io.containerd.image.name"
 )
@@ -85,15 +84,6 @@ func openLayout(_ context.Context, ref Ref, o Options) (*Source, error) {
 
 // layoutImage opens the image of a layout that ref's tag names, or the only one for the platform.
 func layoutImage(in files, ref Ref, o Options) (*Source, error) {
-	var version struct {
-		V string `json:"imageLayoutVersion"`
-	}
-	if _, err := in.json(layoutFile, blob.MaxManifest, &version); err != nil {
-		return nil, err
-	}
-	if version.V != layoutVersion {
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: got version %q, want %q", layoutFile, version.V, layoutVersion)
-	}
 	var top v1.IndexManifest
 	if _, err := in.json(layoutIndex, blob.MaxManifest, &top); err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (w *layoutWriter) layout(r Result, tag string) (v1.Hash, error) {
 		err = w.to(layoutIndex, int64(len(index)), bytes.NewReader(index))
 	}
 	if err == nil {
-		const version = `{"imageLayoutVersion":"` + layoutVersion + `"}`
+		const version = `{"imageLayoutVersion":"1.0.0"}`
 		err = w.to(layoutFile, int64(len(version)), strings.NewReader(version))
 	}
 	return d.Digest, cmp.Or(err, w.ctx.Err())
