@@ -4,7 +4,6 @@
 package source
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -63,14 +62,11 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 	}
 	layers := []v1.Descriptor{{MediaType: types.OCILayer, Size: packed.PackedSize, Digest: packed.PackedDigest}}
 	img, err := madeImage(types.OCIManifestSchema1, layers, config, nil)
-	if err == nil {
-		img.layers = []v1.Layer{packed}
-		err = s.take(img, o)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		s.Path = ""
-	}
-	return err
+	img.layers, s.Path = []v1.Layer{packed}, ""
+	return s.take(img, o)
 }
 
 // MayBeInLayer returns an error for the name of a file that would hide another one if it were in a layer.
@@ -95,7 +91,7 @@ func copyTarball(ctx context.Context, w io.Writer, file, title string, p progres
 		return err
 	}
 	defer body.Close()
-	in := bufio.NewReaderSize(io.TeeReader(body, w), blob.CopyBuffer)
+	in := io.TeeReader(body, w)
 	for m, err := range blob.Members(in) {
 		if err == nil {
 			err = MayBeInLayer(m.Path)
