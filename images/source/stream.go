@@ -44,8 +44,8 @@ func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error
 	if !ref.Guessed {
 		open = transports[ref.Transport].open
 	}
-	copied := make(chan error, 1)
-	go func() { copied <- copyStream(ctx, f, ref.Name, title, o) }()
+	stdin, copied := os.Stdin, make(chan error, 1)
+	go func() { copied <- copyStream(ctx, f, stdin, ref.Name, title, o) }()
 	select {
 	case err = <-copied:
 	case <-ctx.Done():
@@ -68,10 +68,9 @@ func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error
 
 const pipeHint = "pipe an image into vfix: docker save IMAGE | vfix scan -"
 
-// copyStream copies a stream to a file, and closes that.
-func copyStream(ctx context.Context, out *os.File, name, title string, o Options) error {
+// copyStream copies stdin or a named pipe to a file, and closes that.
+func copyStream(ctx context.Context, out, in *os.File, name, title string, o Options) error {
 	defer out.Close()
-	in := os.Stdin
 	if name != Stdin {
 		f, err := os.Open(name)
 		if err != nil {
