@@ -18,6 +18,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -40,6 +41,10 @@ const (
 	// smallStream is the minimal length of a gzip stream, in bytes, for which igzip is started: shorter ones take less
 	// time than starting a process.
 	smallStream = 64 << 10
+	// setPipeSize is F_SETPIPE_SZ (linux/fcntl.h), which other systems refuse, and pipeSize the most that every user may
+	// have (pipe(7)). With 64 KiB, decompressor and reader wait for each other too often: a scan takes a fifth longer.
+	setPipeSize = 1031
+	pipeSize    = 1 << 20
 )
 
 // DetectCompression finds the compression from the first bytes of a stream. Sources: RFC 1952 section 2.3.1 (gzip),
@@ -83,6 +88,9 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	from, to, err := os.Pipe()
 	if err != nil {
 		return nil, kind, err
+	}
+	if c, err := from.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, setPipeSize, pipeSize) })
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	u := &unpacking{pipe: from, cancel: cancel, ended: make(chan struct{})}
