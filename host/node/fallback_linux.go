@@ -53,10 +53,11 @@ func (r *root) put(name string, body []byte, mode fs.FileMode) error {
 			err = errors.Join(err, r.tree.Lchown(dir, uid, gid), r.tree.Chmod(dir, readable))
 		}
 	}
-	return errors.Join(err, r.place([]addition{{[]string{name}, func(w *os.File) error {
+	write := func(w *os.File) error {
 		_, err := w.Write(body)
 		return errors.Join(err, w.Chown(uid, gid), w.Chmod(mode))
-	}}})[0])
+	}
+	return errors.Join(err, r.place([]addition{{names: []string{name}, write: write}})[0])
 }
 
 // putFallback adds the preload library and names it in ld.so.preload. Programs that load no library are not reached.
@@ -85,4 +86,18 @@ func (r *root) putFallback(o *Options) error {
 		}
 	}
 	return r.put(addedfiles.Preload, addedfiles.WithPreloadLine(preload, wide), readable)
+}
+
+// putFixes adds the files that fixed programs read.
+func (r *root) putFixes(targets []*target) error {
+	for _, t := range targets {
+		if t.Fix == "" {
+			continue
+		}
+		file := addedfiles.FixOf(t.Fix).File
+		if err := r.put(file.Name, file.Body, addedfiles.Mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }

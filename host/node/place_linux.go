@@ -25,10 +25,11 @@ const staging = ".vfix-staging"
 // parallel is how many files are made at the same time: the disk writes them together.
 const parallel = 16
 
-// addition is a file for a root: its names there, and what writes it.
+// addition is a file for a root: its names there, and the target that it is made from or what writes it.
 type addition struct {
-	names []string
-	write func(*os.File) error
+	names  []string
+	target *target
+	write  func(*os.File) error
 }
 
 // errOther: another file is at the place of one that was examined.
@@ -58,7 +59,7 @@ func (r *root) place(files []addition) []error {
 	made.SetLimit(parallel)
 	for i, file := range files {
 		made.Go(func() error {
-			errs[i] = r.stage(staged(i), file.write)
+			errs[i] = r.stage(staged(i), file)
 			return nil
 		})
 	}
@@ -73,13 +74,18 @@ func (r *root) place(files []addition) []error {
 }
 
 // stage makes a file. Without fsync an ext4 or XFS file could be empty after a power failure, and hide the original.
-func (r *root) stage(name string, write func(*os.File) error) error {
+func (r *root) stage(name string, file addition) error {
 	const private = 0o600
 	f, err := r.tree.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
 	if err != nil {
 		return err
 	}
-	if err = write(f); err == nil {
+	if file.target != nil {
+		err = r.rewrite(file.target, f)
+	} else {
+		err = file.write(f)
+	}
+	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())

@@ -259,8 +259,8 @@ func openAt(dir int, name string, flags int) (int, error) {
 // errNotRegular: a file is a device, a FIFO, a socket or a directory.
 var errNotRegular = errors.New("not a regular file")
 
-// openFile opens a regular file of the root, and returns what it is. Nothing else is opened: a container can make devices, and opening one may
-// change this machine, as a watchdog does.
+// openFile opens a regular file of the root, and returns what it is. Nothing else is opened: a container can make devices,
+// and opening one may change this machine, as a watchdog does.
 func (r *root) openFile(name string) (f *os.File, st unix.Stat_t, err error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: beneath}
 	fd, err := unix.Openat2(r.fd, name, &how)

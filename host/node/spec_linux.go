@@ -18,6 +18,7 @@ type spec struct {
 		Destination, Type string
 		Options           []string
 	}
+	volumes []string // where this machine's files are mounted, except those that engines make for each container
 }
 
 // readSpec reads a config.json. The path of its root is relative to the bundle.
@@ -36,19 +37,18 @@ func readSpec(path, bundle string) (*spec, error) {
 	if !filepath.IsAbs(s.Root.Path) {
 		s.Root.Path = filepath.Join(bundle, s.Root.Path)
 	}
+	s.findVolumes()
 	return &s, nil
 }
 
-// volumes are the mounts of this machine's files, except those that engines make for each container.
-func (s *spec) volumes() (all []string) {
+func (s *spec) findVolumes() {
 	usual := []string{"/dev", "/proc", "/sys", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets", "/etc/mtab"}
 	for _, m := range s.Mounts {
 		bind := m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
 		at := filepath.Clean("/" + m.Destination)
 		within := func(dir string) bool { return strings.HasPrefix(at+"/", dir+"/") }
 		if bind && !slices.ContainsFunc(usual, within) {
-			all = append(all, at)
+			s.volumes = append(s.volumes, at)
 		}
 	}
-	return all
 }

@@ -5,12 +5,10 @@ package node
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"vfix.dev/vfix/host/examiner"
-	"vfix.dev/vfix/internal/addedfiles"
 )
 
 // Options are what the program brings along.
@@ -97,7 +95,7 @@ func (s *start) within(spec *spec, set settings) error {
 
 // work finds what a root needs, and changes its files.
 func (s *start) work(spec *spec, set settings) error {
-	s.record.NotExamined = spec.volumes()
+	s.record.NotExamined = spec.volumes
 	r, err := openRoot(spec.Root.Path, s.record.Container, s.pid)
 	if err != nil {
 		return err
@@ -125,39 +123,34 @@ func (s *start) work(spec *spec, set settings) error {
 // apply puts everything into the root, and completes the record.
 func (s *start) apply(r *root, targets []*target, set settings) error {
 	var todo []*target
-	var files []addition
 	for _, t := range targets {
 		if len(t.todo) == 0 || t.Empty() {
 			continue
 		}
-		s.limits.written -= t.Size
-		over := s.limits.written < 0
+		if s.limits.written -= t.Size; s.limits.written < 0 {
+			t.gone = true
+			s.record.Left = append(s.record.Left, leftover{t.path(), errBound.Error() + ": too many bytes of patched files"})
+			continue
+		}
 		todo = append(todo, t)
-		files = append(files, addition{t.todo, func(w *os.File) error {
-			if over {
-				return fmt.Errorf("%w: too many bytes of patched files", errBound)
-			}
-			return r.rewrite(t, w)
-		}})
 	}
 	if len(todo) > 0 || set.fallback {
 		if err := r.inUse(s.pid); err != nil {
 			return err
 		}
 	}
-	for _, t := range todo {
-		file := addedfiles.FixOf(t.Fix).File // fixed programs read it
-		if t.Fix != "" {
-			if err := r.put(file.Name, file.Body, addedfiles.Mode); err != nil {
-				return err
-			}
-		}
+	if err := r.putFixes(todo); err != nil {
+		return err
 	}
 	if set.fallback {
 		err := r.putFallback(s.Options)
 		if s.record.Fallback = err == nil; err != nil {
 			s.record.Left = append(s.record.Left, leftover{Reason: "fallback: " + err.Error()})
 		}
+	}
+	files := make([]addition, len(todo))
+	for i, t := range todo {
+		files[i] = addition{names: t.todo, target: t}
 	}
 	for i, err := range r.place(files) {
 		if err != nil {

@@ -341,7 +341,7 @@ func TestForeignEntry(t *testing.T) {
 		"other times": func() { tgt.Edits, tgt.Mtime = nil, tgt.Mtime+1 },
 	} {
 		change()
-		errs := r.place([]addition{{tgt.todo, func(w *os.File) error { return r.rewrite(tgt, w) }}})
+		errs := r.place([]addition{{names: tgt.todo, target: tgt}})
 		if !errors.Is(errs[0], errOther) {
 			t.Errorf("%s: got %v", what, errs)
 		}
