@@ -28,6 +28,9 @@ const (
 // Stdin is the name of stdin: a SOURCE of its own, and a FILE after a prefix.
 const Stdin = "-"
 
+// aliases are the prefixes of other tools: syft's and docker scout's, and buildx's.
+var aliases = map[string]Transport{"oci-dir": OCILayout, "oci-layout": OCILayout}
+
 // Ref is a parsed SOURCE or DEST.
 type Ref struct {
 	Transport Transport
@@ -50,8 +53,12 @@ func ParseRef(s string) (Ref, error) {
 		return guessed, nil
 	}
 	bare, isURL := strings.CutPrefix(rest, "//")
+	t := Transport(prefix)
+	if alias, ok := aliases[prefix]; ok {
+		t, rest = alias, bare
+	}
 	var r Ref
-	switch t := Transport(prefix); t {
+	switch t {
 	case Registry:
 		if !isURL { // docker:27-cli is an image of that name
 			return guessed, nil

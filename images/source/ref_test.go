@@ -21,6 +21,8 @@ func TestParseRef(t *testing.T) {
 		"docker-daemon:redis:2.8":        {Transport: source.Daemon, Name: "redis:2.8"},
 		"docker-archive:a/b.tar:redis:2": {Transport: source.DockerArchive, Name: "a/b.tar", Tag: "redis:2"},
 		"oci:lay:1":                      {Transport: source.OCILayout, Name: "lay", Tag: "1"},
+		"oci-dir:lay:1":                  {Transport: source.OCILayout, Name: "lay", Tag: "1"},
+		"oci-layout://lay":               {Transport: source.OCILayout, Name: "lay"},
 		"oci-archive:-":                  {Transport: source.OCIArchive, Name: "-"},
 		"dir:/a:b":                       {Transport: source.Dir, Name: "/a:b"},
 	} {
