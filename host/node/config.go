@@ -98,22 +98,22 @@ func LoadConfig() (Config, error) {
 	return Config{}, nil
 }
 
-// ParseConfig reads the content of a configuration file. With an error, it returns the default.
+// ParseConfig reads the content of a configuration file. With an error, it returns the members that can be used: another
+// runtime than the configured one would be worse for a container than no patch.
 func ParseConfig(text []byte) (c Config, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return Config{}, err
-	}
+	err = d.Decode(&c)
 	if !slices.Contains([]string{"", Always, OptIn}, c.Enabled) {
-		return Config{}, fmt.Errorf("enabled: got %q, want %q or %q", c.Enabled, Always, OptIn)
+		err = errors.Join(err, fmt.Errorf("enabled: got %q, want %q or %q", c.Enabled, Always, OptIn))
 	}
-	for name, path := range map[string]string{"runtime": c.Runtime, "state": c.State} {
-		if path != "" && !filepath.IsAbs(path) {
-			return Config{}, fmt.Errorf("%s: %q is not an absolute path", name, path)
+	for name, path := range map[string]*string{"runtime": &c.Runtime, "state": &c.State} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			err = errors.Join(err, fmt.Errorf("%s: %q is not an absolute path", name, *path))
+			*path = ""
 		}
 	}
-	return c, nil
+	return c, err
 }
 
 // settings are those of one container.

@@ -14,11 +14,21 @@ func TestParseConfig(t *testing.T) {
 		`{"cache_bytes": 1}`: "cache_bytes",
 	} {
 		c, err := ParseConfig([]byte(text))
-		if err != nil && c != (Config{}) {
+		if c.Runtime != "" && c.Runtime[0] != '/' || c.State != "" && c.State[0] != '/' {
 			t.Errorf("%s: got %+v beside the error", text, c)
 		}
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A mistake in another member does not change the runtime that containers get, nor where the record is.
+func TestParseConfigPartly(t *testing.T) {
+	for _, mistake := range []string{`"enabled": "sometimes"`, `"enable": "opt-in"`, `"required": "true"`} {
+		text := `{` + mistake + `, "runtime": "/r", "state": "/s"}`
+		if c, err := ParseConfig([]byte(text)); err == nil || c.Runtime != "/r" || c.State != "/s" {
+			t.Errorf("%s: got %+v, %v", text, c, err)
 		}
 	}
 }
