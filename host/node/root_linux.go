@@ -274,7 +274,7 @@ func (r *root) openFile(name string) (f *os.File, st unix.Stat_t, err error) {
 	if err != nil {
 		return nil, st, err
 	}
-	f, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	f, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDONLY|unix.O_NONBLOCK, 0) // a lease would make it wait
 	return f, st, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -207,6 +208,24 @@ func TestBeneath(t *testing.T) {
 			t.Fatalf("a file of the machine has changed: %+v", r)
 		}
 	}
+}
+
+// A file that a process of this machine has a lease on makes no start wait (fcntl(2), F_SETLEASE).
+func TestLease(t *testing.T) {
+	n := newNode(t)
+	c := n.container(n.image("bin/clock"))
+	f, err := os.OpenFile(c.root+"/bin/clock", os.O_RDWR, 0)
+	n.must(err)
+	defer f.Close()
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skip("no leases here: ", err)
+	}
+	root := c.looker().root
+	n.within(time.Second, func() {
+		if _, _, err := root.openFile("bin/clock"); !errors.Is(err, unix.EWOULDBLOCK) {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 func TestOpenAt(t *testing.T) {

@@ -74,6 +74,7 @@ func (s *start) run(bundle, configPath string) error {
 // within patches the container's files, and gives it up if it hangs: a read from a network or FUSE may.
 func (s *start) within(spec *spec, set settings) error {
 	const grace = 2 * time.Second
+	s.record.NotExamined = spec.volumes
 	worker := *s
 	done := make(chan error, 1)
 	go func() {
@@ -95,7 +96,6 @@ func (s *start) within(spec *spec, set settings) error {
 
 // work finds what a root needs, and changes its files.
 func (s *start) work(spec *spec, set settings) error {
-	s.record.NotExamined = spec.volumes
 	r, err := openRoot(spec.Root.Path, s.record.Container, s.pid)
 	if err != nil {
 		return err
