@@ -45,6 +45,8 @@ func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
 		return Finding{}, fmt.Errorf("%w: %s", ErrRefused, clip(a.Error))
 	case a.Error != "":
 		return Finding{}, errors.New(clip(a.Error))
+	case len(a.Edits) > maxEdits:
+		return Finding{}, fmt.Errorf("an answer with %d edits", len(a.Edits))
 	}
 	a.Left = clip(a.Left)
 	return a.Finding, nil

@@ -15,10 +15,12 @@ import (
 // Name is the name of the confined process (argv[0]).
 const Name = "vfix-examiner"
 
-// maxReason bounds what is said about one file, and maxAnswer an answer, in bytes. A patch adds about 16 KiB.
+// maxReason bounds what is said about one file, and maxAnswer an answer, in bytes. A patch adds about 16 KiB. Edits take
+// more memory and cache than they take in an answer: more than maxEdits are no honest ones.
 const (
 	maxReason = 512
 	maxAnswer = 256 << 10
+	maxEdits  = maxAnswer / 64
 )
 
 // answer is the line of JSON that the process writes.

@@ -25,6 +25,7 @@ var faults = map[string]func(){
 		for b := [][]byte{}; ; b = append(b, bytes.Repeat([]byte{1}, 16<<20)) {
 		}
 	},
+	"many":  func() { fmt.Println(`{"edits":[{}` + strings.Repeat(",{}", maxEdits) + "]}"); time.Sleep(time.Hour) },
 	"noise": func() { _, _ = os.Stdout.WriteString("noise\n"); time.Sleep(time.Hour) },
 	"files": func() { _ = reply(answer{Error: openFiles()}); time.Sleep(time.Hour) },
 }
@@ -116,7 +117,7 @@ func TestExamine(t *testing.T) {
 func TestFaults(t *testing.T) {
 	legacy := tinyelf.Bytes(1)
 	for name, want := range map[string]string{
-		"die": "exit status 7", "grow": "the confined process ended", "noise": "invalid character",
+		"die": "exit status 7", "grow": "the confined process ended", "noise": "invalid character", "many": "edits",
 	} {
 		e := newExaminer(t)
 		file := padded(name)
