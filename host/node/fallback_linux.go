@@ -64,7 +64,7 @@ func (r *root) put(name string, body []byte, mode fs.FileMode) error {
 func (r *root) putFallback(o *Options) error {
 	wide := slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool {
 		_, err := r.tree.Lstat(name)
-		return err == nil
+		return !errors.Is(err, fs.ErrNotExist) // os.Root does not follow an absolute symlink
 	})
 	preload, err := r.read(addedfiles.Preload)
 	if err != nil {

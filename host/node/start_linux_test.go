@@ -689,7 +689,9 @@ func TestFallback(t *testing.T) {
 			t.Errorf("with another mount at %s: got %+v", name, r)
 		}
 	}
-	n.write(image+"/lib/ld-linux.so.2", nil)
+	n.write(image+"/usr/lib/ld-linux.so.2", nil)
+	n.must(os.RemoveAll(image + "/lib"))
+	n.must(os.Symlink("/usr/lib", image+"/lib"))
 	c = n.container(image)
 	c.annotations = map[string]string{AnnotationFallback: "true"}
 	n.expect(c.start(), Patched, "")
