@@ -46,6 +46,9 @@ func (l *looker) find() (*findings, error) {
 // Engines make such a layer for each container.
 const few = 100
 
+// interval is how often a start asks whether another one has ended its look.
+const interval = 5 * time.Millisecond
+
 // directory returns the files to patch in one directory, and what the root shows of them.
 func (l *looker) directory(d directory) (*findings, error) {
 	dir, err := os.Open(d.path)
@@ -59,10 +62,12 @@ func (l *looker) directory(d directory) (*findings, error) {
 	}
 	found := l.cache.get(key)
 	if found == nil && !d.own && !l.cut {
-		// Others that need the same wait. A file system without locks has none.
-		waits := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
-		if waits && (unix.Flock(int(dir.Fd()), unix.LOCK_EX) != nil || time.Now().After(l.Until)) {
-			return nil, fmt.Errorf("%w: another start examines the same image", errBound)
+		// Others that need the same wait, within their own bound. A file system without locks has none.
+		for unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK {
+			if time.Now().After(l.Until) {
+				return nil, fmt.Errorf("%w: another start examines the same image", errBound)
+			}
+			time.Sleep(interval)
 		}
 		found = l.cache.get(key)
 	}

@@ -559,12 +559,19 @@ func TestTogether(t *testing.T) {
 	defer other.Close()
 	n.must(unix.Flock(int(other.Fd()), unix.LOCK_EX))
 	c.mounts = []map[string]any{{"destination": "/data", "type": "bind"}}
-	n.within(5*time.Second, func() {
+	n.within(time.Second, func() {
 		r := c.start(func(s *start) { s.limits.time = 50 * time.Millisecond })
-		if n.expect(r, Skipped, "over a bound"); len(r.NotExamined) != 1 {
+		if n.expect(r, Skipped, "another start examines"); len(r.NotExamined) != 1 {
 			t.Errorf("volumes: got %v", r.NotExamined)
 		}
 	})
+	// One that hangs is given up, and has what was known in the record.
+	c.annotations = map[string]string{AnnotationFallback: "true"}
+	n.must(unix.Flock(int(other.Fd()), unix.LOCK_UN))
+	hangs := func(s *start) { s.limits.time, s.Library = 50*time.Millisecond, func() []byte { select {} } }
+	if r := c.start(hangs); r.Result != Skipped || !strings.Contains(r.Reason, "no result within") || len(r.NotExamined) != 1 {
+		t.Errorf("one that hangs: got %+v", r)
+	}
 	// Nobody waits for what is known.
 	known, err := os.Open(image)
 	n.must(err)
