@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"vfix.dev/vfix/internal/filecopy"
@@ -47,6 +48,8 @@ func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
 		return Finding{}, errors.New(clip(a.Error))
 	case len(a.Edits) > maxEdits:
 		return Finding{}, fmt.Errorf("an answer with %d edits", len(a.Edits))
+	case a.Fix != "" && !slices.Contains(e.Fixes, a.Fix):
+		return Finding{}, fmt.Errorf("an answer with the fix %.20q", a.Fix)
 	}
 	a.Left = clip(a.Left)
 	return a.Finding, nil

@@ -26,6 +26,7 @@ var faults = map[string]func(){
 		}
 	},
 	"many":  func() { fmt.Println(`{"edits":[{}` + strings.Repeat(",{}", maxEdits) + "]}"); time.Sleep(time.Hour) },
+	"other": func() { _ = reply(answer{Finding: Finding{Fix: "other"}}); time.Sleep(time.Hour) },
 	"noise": func() { _, _ = os.Stdout.WriteString("noise\n"); time.Sleep(time.Hour) },
 	"files": func() { _ = reply(answer{Error: openFiles()}); time.Sleep(time.Hour) },
 }
@@ -117,7 +118,7 @@ func TestExamine(t *testing.T) {
 func TestFaults(t *testing.T) {
 	legacy := tinyelf.Bytes(1)
 	for name, want := range map[string]string{
-		"die": "exit status 7", "grow": "the confined process ended", "noise": "invalid character", "many": "edits",
+		"die": "exit status 7", "grow": "the confined process ended", "noise": "invalid character", "many": "edits", "other": "the fix",
 	} {
 		e := newExaminer(t)
 		file := padded(name)

@@ -235,9 +235,9 @@ func (l *looker) openELF(dir int, base, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if head, err = readHead(int(shown.Fd())); err != nil || !isELF(head) {
+	if head, err = readHead(int(shown.Fd())); err == nil && !isELF(head) {
 		shown.Close()
-		return nil, err
+		return nil, nil
 	}
 	return shown, nil
 }
