@@ -15,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -35,7 +36,8 @@ func (s *Session) readLayer(ctx context.Context, l v1.Layer) (*layerIndex, error
 	x := &examiner{S: s, Layer: true}
 	defer x.Close()
 	entries, err := x.ReadEntries(ctx, ls)
-	if t, typeErr := l.MediaType(); err != nil && typeErr == nil && !t.IsLayer() { // such as an encrypted one
+	t, typeErr := l.MediaType()
+	if errors.Is(err, hinterr.ErrDamaged) && typeErr == nil && !source.IsLayer(t) { // such as an encrypted one
 		return nil, hinterr.With(ls.Wrap(hinterr.Errorf(hinterr.ErrUnsupported, "media type %s, which vfix does not read", t)),
 			"convert or decrypt the image first: 'skopeo copy' has --decryption-key")
 	}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -37,6 +39,7 @@ func TestUnreadLayers(t *testing.T) {
 		"foreign":       {archive, types.DockerForeignLayer, nil, ""},
 		"encrypted":     {imagetest.Noise(2000), encrypted, hinterr.ErrUnsupported, "media type " + encrypted + ", which vfix does not read"},
 		"damaged":       {imagetest.Noise(2000), types.OCILayer, hinterr.ErrDamaged, "not a tar archive"},
+		"docker's zstd": {imagetest.Noise(2000), "application/vnd.docker.image.rootfs.diff.tar.zstd", hinterr.ErrDamaged, "not a tar archive"},
 	} {
 		layer := blob.AsType(imagetest.BytesLayer(t, c.content), c.mediaType)
 		if name == "encrypted" { // the diff ID is of what it was before
@@ -51,6 +54,22 @@ func TestUnreadLayers(t *testing.T) {
 		case c.kind != nil && (!errors.Is(err, c.kind) || !strings.Contains(err.Error(), "layer "+blob.ShortHash(id)+": "+c.want)):
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// cut is a layer whose connection breaks.
+type cut struct{ v1.Layer }
+
+func (c cut) Compressed() (io.ReadCloser, error) {
+	rc, err := c.Layer.Compressed()
+	return io.NopCloser(io.MultiReader(io.LimitReader(rc, 100), iotest.ErrReader(syscall.ECONNRESET))), err
+}
+
+// A layer that cannot be fetched is not said to have a media type that vfix does not read.
+func TestUnreadLayerOfAnyType(t *testing.T) {
+	layer := blob.AsType(cut{imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("a", "1")))}, "application/octet-stream")
+	if _, _, err := imagetest.ScanImage(t, imagetest.ImageOf(t, layer)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -32,6 +32,9 @@ var ociNames = map[types.MediaType]types.MediaType{
 // OCIName is the OCI media type for a docker one, and t for others.
 func OCIName(t types.MediaType) types.MediaType { return cmp.Or(ociNames[t], t) }
 
+// IsLayer reports whether a media type is that of a layer as a tar stream, compressed or not.
+func IsLayer(t types.MediaType) bool { return t.IsLayer() || t == dockerLayerZstd }
+
 // packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an old userland.
 const packLevel = 3
 
