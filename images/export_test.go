@@ -44,3 +44,6 @@ func Same(want, got string) []string {
 	v.members("x", parsed([]byte(want)), parsed([]byte(got)))
 	return v.Problems
 }
+
+// ScanLoads examines what the programs in findings load.
+var ScanLoads = scanLoads

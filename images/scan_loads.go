@@ -46,7 +46,7 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 	var programs []contents.Program
 	for _, p := range all {
 		lies := ownRoot(filepath.Join(dir, filepath.FromSlash(p.Path)), p.Interp)
-		if lies == real {
+		if lies == real || real == "/" {
 			return nil
 		}
 		if !strings.HasPrefix(lies, real+"/") {

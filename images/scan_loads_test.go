@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -103,5 +104,15 @@ func TestScanLoads(t *testing.T) {
 	}
 	if _, err := images.Scan(t.Context(), root+"/opt/app/app", images.ScanOptions{Root: root + "/none"}); err == nil {
 		t.Error("a root that is missing: no error")
+	}
+}
+
+// This machine's root is whole, wherever its programs lie: nothing that they load is missing or examined again.
+func TestScanLoadsOfMachine(t *testing.T) {
+	program := imagetest.Compiled(t, `void _start(void) {}`, "-nostdlib", "-nostartfiles", "-Wl,--no-as-needed", "-lc")
+	at := imagetest.Write(t, t.TempDir()+"/program", program)
+	f := &contents.Findings{Programs: []contents.Program{{Path: strings.TrimPrefix(at, "/"), Interp: "/lib64/ld-linux-x86-64.so.2"}}}
+	if err := images.ScanLoads(t.Context(), imagetest.TestSession(t), "/", "", f); err != nil || f.Loads != nil {
+		t.Errorf("got %+v, %v", f.Loads, err)
 	}
 }
