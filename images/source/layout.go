@@ -126,7 +126,8 @@ func pick(entries []v1.Descriptor, tag string, o Options) (d v1.Descriptor, err 
 	}
 	slices.SortStableFunc(fit, func(a, b v1.Descriptor) int { return cmp.Compare(a.Digest.Hex, b.Digest.Hex) })
 	fit = slices.CompactFunc(fit, func(a, b v1.Descriptor) bool { return a.Digest == b.Digest }) // one image may have several names
-	if len(fit) > 1 {
+	images := len(fit)
+	if images > 1 {
 		fit = slices.DeleteFunc(fit, func(d v1.Descriptor) bool { return d.Platform != nil && !d.Platform.Satisfies(o.Platform) })
 	}
 	switch {
@@ -137,7 +138,7 @@ func pick(entries []v1.Descriptor, tag string, o Options) (d v1.Descriptor, err 
 	case tag != "":
 		err = hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag)
 	default:
-		err = hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", len(names), ErrSeveral)
+		err = hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", images, ErrSeveral)
 	}
 	return d, hinterr.With(err, "add one of these after a colon: %s", strings.Join(names, " "))
 }

@@ -162,7 +162,9 @@ func TestSeveralImages(t *testing.T) {
 	noEngine(t)
 	a, b := imageOf(t, "linux/amd64", tarOf(t, "a", "a")), imageOf(t, "linux/amd64", tarOf(t, "b", "b"))
 	dir := layoutOf(t, map[string]v1.Image{"redis": a, "nginx": b})
-	if _, err := source.Open(t.Context(), dir, fast); !errors.Is(err, source.ErrSeveral) || !strings.HasSuffix(hinterr.HintOf(err), "nginx redis") && !strings.HasSuffix(hinterr.HintOf(err), "redis nginx") {
+	put(t, "oci:"+dir+":nginx:1", source.Result{Image: b}, fast)
+	_, err := source.Open(t.Context(), dir, fast)
+	if hint := hinterr.HintOf(err); !errors.Is(err, source.ErrSeveral) || !strings.Contains(err.Error(), ": 2 images: ") || !strings.Contains(hint, "redis") || !strings.HasSuffix(hint, " nginx:1") {
 		t.Fatalf("without a tag: got %v, hint %q", err, hinterr.HintOf(err))
 	}
 	for tag, want := range map[string]v1.Image{"redis": a, "nginx": b} {
