@@ -72,6 +72,9 @@ func All(ctx context.Context, paths []string, o Options) (*contents.Findings, er
 		if err := r.examine(ctx, d); err != nil {
 			return nil, err
 		}
+		if r.last != d { // there may be more paths than files that a process may have open
+			d.Close()
+		}
 	}
 	if o.DryRun {
 		return r.out, nil
@@ -95,7 +98,8 @@ type run struct {
 	s    *contents.Session
 	o    Options
 	out  *contents.Findings
-	todo []file // to replace, in the order in which they were found
+	todo []file         // to replace, in the order in which they were found
+	last *contents.Disk // in which one of them was found
 }
 
 // file is a file to replace.
@@ -184,6 +188,7 @@ func (r *run) add(d *contents.Disk, names []string, f file) {
 		at = len(r.todo)
 		r.todo = append(r.todo, f)
 	}
+	r.last = d
 	for _, name := range names {
 		r.todo[at].names = append(r.todo[at].names, place{d, name})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -297,5 +298,23 @@ func TestPatchTarballMarks(t *testing.T) {
 				t.Errorf("%s: %s is there: %v", out, name, err == nil)
 			}
 		}
+	}
+}
+
+// A path without anything to patch is closed at once: a shell expands * to more paths than a process may have open.
+func TestPatchManyPaths(t *testing.T) {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	open := imagetest.Must[[]os.DirEntry](t)(os.ReadDir("/proc/self/fd"))
+	few := syscall.Rlimit{Cur: uint64(len(open) + 30), Max: was.Max}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+	file := imagetest.LegacyDir(t) + "/bin/modern"
+	if _, err := patch.All(t.Context(), slices.Repeat([]string{file}, 100), patch.Options{InPlace: true}); err != nil {
+		t.Error(err)
 	}
 }
