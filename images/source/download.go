@@ -92,7 +92,9 @@ func (r *resuming) request() error {
 	}
 	err = transport.CheckError(resp, http.StatusOK, http.StatusPartialContent)
 	if err == nil && resp.StatusCode == http.StatusOK {
-		_, err = io.CopyN(io.Discard, resp.Body, r.at)
+		if _, err = io.CopyN(io.Discard, resp.Body, r.at); err == io.EOF { // for which Read would take the end of the blob
+			err = io.ErrUnexpectedEOF
+		}
 	}
 	if err != nil {
 		resp.Body.Close()

@@ -32,6 +32,7 @@ type faults struct {
 	uploads  atomic.Int64 // uploads that end early
 	busy     atomic.Int64 // requests that are answered with 503
 	noRanges bool
+	pages    atomic.Int64 // requests for the rest of a blob that are answered with a page
 	// change changes the answer to a GET of a layer.
 	change  func(w http.ResponseWriter, body []byte)
 	hang    string // requests for a path with this in it never get an answer
@@ -66,6 +67,10 @@ func registry(t testing.TB, f *faults) (host string) {
 			panic(http.ErrAbortHandler)
 		case !blob:
 			reg.ServeHTTP(w, r)
+			return
+		}
+		if r.Header.Get("Range") != "" && f.pages.Add(-1) >= 0 {
+			io.WriteString(w, "try again later")
 			return
 		}
 		if f.noRanges {
@@ -126,6 +131,7 @@ func TestRegistryBreaks(t *testing.T) {
 		"one cut":             {func(f *faults) { f.cuts.Store(1) }, ""},
 		"three cuts":          {func(f *faults) { f.cuts.Store(3) }, ""},
 		"cuts without ranges": {func(f *faults) { f.cuts.Store(2); f.noRanges = true }, ""},
+		"a cut and a page":    {func(f *faults) { f.cuts.Store(1); f.pages.Store(1) }, ""},
 		"always cut":          {func(f *faults) { f.cuts.Store(1 << 30); f.noRanges = true }, layer.Hex[:12]},
 		"three 503":           {func(f *faults) { f.busy.Store(3) }, ""},
 		"only 503":            {func(f *faults) { f.busy.Store(1 << 30) }, "503 Service Unavailable"},
