@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 
@@ -34,6 +35,12 @@ const (
 	scriptMagic = "#!"
 	squashMagic = "hsqs"
 )
+
+// dataNames end the names of members of zip archives that are no programs, also if they cannot be read.
+var dataNames = []string{
+	".class", ".java", ".properties", ".xml", ".xsd", ".html", ".css", ".js", ".json", ".txt", ".md", ".mf", ".sf", ".rsa",
+	".py", ".pyc", ".pyi", ".pyx", ".c", ".h", ".png", ".gif", ".jpg", ".svg", ".ttf",
+}
 
 // isCandidate reports whether to examine a file that begins with head: an ELF file, or one that may have such in it.
 func isCandidate(head []byte) bool {
@@ -109,7 +116,7 @@ func (z *zipLook) member(h *holder, f *zip.File, name string, depth int) error {
 	const encrypted = 1 // general purpose bit flag (APPNOTE.TXT, 4.4.4)
 	size := f.UncompressedSize64
 	switch {
-	case size < elfHead, strings.HasSuffix(f.Name, ".class"): // most of a jar, and no programs
+	case size < elfHead, slices.Contains(dataNames, strings.ToLower(path.Ext(f.Name))):
 		return nil
 	case f.Flags&encrypted != 0:
 		return errors.New("encrypted")

@@ -3,6 +3,7 @@ package contents_test
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,6 +99,22 @@ func zipped(t *testing.T, members map[string][]byte) []byte {
 	return b.Bytes()
 }
 
+// locked is a zip archive with an encrypted member.
+func locked(t *testing.T, name string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	const size, encrypted = 100, 1
+	f, err := w.CreateRaw(&zip.FileHeader{Name: name, Flags: encrypted, CompressedSize64: size, UncompressedSize64: size})
+	if err == nil {
+		_, err = f.Write(imagetest.Noise(size))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
 // TestArchives: what programs in other files mean for a source.
 func TestArchives(t *testing.T) {
 	legacy, modern := imagetest.LegacyELF("x"), imagetest.ModernELF("x")
@@ -112,6 +129,8 @@ func TestArchives(t *testing.T) {
 		{"a.whl", wheel, "AFFECTED 1 a/x.so "},
 		{"a.zip", zipped(t, map[string][]byte{"x.so": modern}), "NOT AFFECTED 1  "},
 		{"a.jar", zipped(t, map[string][]byte{"x.class": legacy}), "INCOMPLETE 0  not an ELF file"}, // by its name no program
+		{"notes.zip", locked(t, "doc/notes.TXT"), "INCOMPLETE 0  not an ELF file"},
+		{"d.zip", locked(t, "x.so"), "INCOMPLETE 0  x.so: encrypted, not examined"},
 		{"a.war", war, "AFFECTED 1 lib/a.jar!a/x.so "},
 		{"b.war", zipped(t, map[string][]byte{"a.jar": zipped(t, map[string][]byte{"x.so": modern}), "b.jar": wheel[:len(wheel)-30]}), "INCOMPLETE 1  b.jar: zip: not a valid zip file, not examined"},
 		{"deep.zip", zipped(t, map[string][]byte{"a.ear": zipped(t, map[string][]byte{"a.war": war})}), "INCOMPLETE 0  a.ear!a.war!lib/a.jar: an archive in archives, not examined"},
