@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -55,6 +56,8 @@ func plain(err error, host string) error {
 		return hinterr.With(errors.New("it does not speak TLS"), "a registry without TLS needs --insecure")
 	case errors.As(err, &op):
 		return op.Err
+	case errors.As(err, &u) && errors.Is(u.Err, io.EOF):
+		return fmt.Errorf("the connection broke: %w", io.ErrUnexpectedEOF)
 	case errors.As(err, &u):
 		return u.Err
 	}

@@ -297,6 +297,16 @@ func TestRegistryErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Count(err.Error(), "127.0.0.1:1") != 1 {
 		t.Errorf("no registry: got %v", err)
 	}
+	closing := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v2/" {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer closing.Close()
+	_, err = source.Open(t.Context(), "docker://"+strings.TrimPrefix(closing.URL, "http://")+"/x:1", fast)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), ": x:1: the connection broke: ") {
+		t.Errorf("a registry that closes each connection: got %v", err)
+	}
 	public := fast
 	if _, err = source.Open(t.Context(), "docker://10.255.255.1:1/x", public); err == nil {
 		t.Error("a registry that is not there was read")
