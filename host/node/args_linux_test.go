@@ -60,7 +60,7 @@ func TestFindRuntime(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", self+":"+real)
-	if got, link := findRuntime(), filepath.Join(self, "runc"); got == link || got == filepath.Join(real, "runc") {
+	if got, link := findRuntime(), filepath.Join(self, "runc"); got == "" || got == link || got == filepath.Join(real, "runc") {
 		t.Errorf("got %q", got)
 	}
 }

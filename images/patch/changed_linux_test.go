@@ -155,6 +155,7 @@ func TestRefusedPaths(t *testing.T) {
 		hint, want  string
 	}{
 		{missing, "", "", "no such file or directory"},
+		{"dir:x/y", "", "name the directory: x/y", "dir:x/y: patch takes a path without a prefix"},
 		{"docker://x/y:1", "", "vfix rebuild docker://x/y:1", "docker://x/y:1: is an image; patch works on the files of a root filesystem"},
 		{strings.TrimPrefix(layout, "oci:"), "", "vfix rebuild oci:", "is an image; patch works on the files of a root filesystem"},
 		{dir, dir, "--since", dir + ": not a regular file"},

@@ -130,6 +130,9 @@ func notAnImage(ctx context.Context, name string) error {
 		}
 		ref = src.Ref
 	}
+	if ref.Transport == source.Dir {
+		return hinterr.With(fmt.Errorf("%s: patch takes a path without a prefix", name), "name the directory: %s", textutil.QuotePath(ref.Name))
+	}
 	return hinterr.With(fmt.Errorf("%s: is an image; patch works on the files of a root filesystem", name),
 		"to rebuild it: vfix rebuild %s", textutil.QuotePath(ref.String()))
 }

@@ -107,6 +107,9 @@ func ResultName(r Ref, tag, suffix string) (string, error) {
 		}
 	}
 	if id := strings.TrimPrefix(own, "sha256:"); imageID().MatchString(id) {
+		if tag != "" {
+			return fullTag(tag)
+		}
 		return "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: an image ID gives no name for the result", own), "-t NAME:TAG")
 	}
 	base, digest, _ := strings.Cut(own, "@")

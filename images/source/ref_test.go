@@ -66,6 +66,10 @@ func TestResultName(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
 		}
 	}
+	byID := source.Ref{Transport: source.Daemon, Name: "0123456789ab"}
+	if got, err := source.ResultName(byID, "new", "-vfix"); got != "new:latest" {
+		t.Errorf("-t new for an ID: got %s, %v", got, err)
+	}
 	redis := source.Ref{Transport: source.Registry, Name: "h/redis:2.8"}
 	for tag, want := range map[string]string{"new": "h/redis:new", "other:new": "other:new"} {
 		if got, err := source.ResultName(redis, tag, "-vfix"); got != want {
