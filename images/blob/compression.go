@@ -89,9 +89,7 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	if err != nil {
 		return nil, kind, err
 	}
-	if c, err := from.SyscallConn(); err == nil {
-		_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, setPipeSize, pipeSize) })
-	}
+	widen(from)
 	ctx, cancel := context.WithCancel(ctx)
 	u := &unpacking{pipe: from, cancel: cancel, ended: make(chan struct{})}
 	go func() {
@@ -164,11 +162,23 @@ func unpack(ctx context.Context, w io.Writer, in *bufio.Reader, kind Compression
 // filter runs an external decompressor.
 func filter(ctx context.Context, program string, w io.Writer, in io.Reader) error {
 	cmd := exec.CommandContext(ctx, program, "-d", "-c")
-	cmd.Stdin, cmd.Stdout = Reading{ctx, in, nil}, w
+	cmd.Stdout = w
+	to, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	widen(to)
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		io.Copy(to, Reading{ctx, in, nil}) // the source has its error
+		to.Close()
+	}()
 	// In a process group of its own: a terminal sends ^C to the whole foreground group, and a decompressor that ^C ends
 	// looks like a damaged blob. vfix ends its children itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	err := cmd.Run()
+	err = cmd.Run()
+	<-fed
 	if exit, is := errors.AsType[*exec.ExitError](err); is && exit.Exited() { // a signal says nothing about the input
 		return hinterr.Damaged("gzip: the stream is damaged or ends early, %s reports", program) // what it says names no file
 	}
@@ -176,4 +186,15 @@ func filter(ctx context.Context, program string, w io.Writer, in io.Reader) erro
 		err = fmt.Errorf("%s: %w", program, err)
 	}
 	return err
+}
+
+// widen makes a pipe large, which spares two processes most of their turns; one of the usual size does as well.
+func widen(pipe any) {
+	f, is := pipe.(syscall.Conn)
+	if !is {
+		return
+	}
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, setPipeSize, pipeSize) })
+	}
 }
