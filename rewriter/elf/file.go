@@ -130,11 +130,10 @@ type Kind uint8
 
 // The kinds of reasons. The first two are damage; with the first five, a file may nevertheless call the page.
 const (
-	KindDamaged     Kind = iota // an impossible value in an ELF file
-	KindBroken                  // vfix has patched the file, and it was broken later
-	KindFormat                  // patched by vfix in an unknown format
-	KindTooMuchCode             // more than the caller's limit
-	KindX32                     // 64-bit code, with the headers of a 32-bit file
+	KindDamaged Kind = iota // an impossible value in an ELF file
+	KindBroken              // vfix has patched the file, and it was broken later
+	KindFormat              // patched by vfix in an unknown format
+	KindX32                 // 64-bit code, with the headers of a 32-bit file
 	KindNotELF
 	KindForeign // another class, byte order, machine or type
 )

@@ -27,17 +27,13 @@ func fileOf(r *find.Report) *file {
 // Scan finds the references to the page in the file in r, which has size bytes, with a verdict on each. It writes
 // nothing. It returns an error only if a read fails: a file that is not for vfix, or is damaged, has Report.Skipped. A
 // file that vfix has patched must be intact, and in a known format.
-func Scan(r io.ReaderAt, size int64) (*find.Report, error) { return ScanWithin(r, size, 0) }
-
-// ScanWithin is Scan with a limit: a file with more than maxExec bytes in executable segments is skipped with
-// elf.KindTooMuchCode. 0 means no limit.
-func ScanWithin(r io.ReaderAt, size, maxExec int64) (*find.Report, error) {
+func Scan(r io.ReaderAt, size int64) (*find.Report, error) {
 	f, err := find.Parse(r, size)
 	skip, err := elf.AsSkip(err)
 	if skip != nil || err != nil {
 		return &find.Report{Skipped: skip}, err
 	}
-	rep := &find.Report{Skipped: f.TooMuch(uint64(max(maxExec, 0)))}
+	rep := &find.Report{Skipped: f.CheckLoads()}
 	if rep.Skipped == nil {
 		rep = scan(f)
 	}

@@ -194,15 +194,6 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%d instructions: got %+v", n, r.Sites)
 		}
 	}
-	e := testELF{text: asm(t, timeStubText)}
-	file := e.build()
-	code := int64(testTextOff + len(e.text))
-	for limit, skipped := range map[int64]bool{code: false, code - 1: true, 0: false} {
-		r, err := ScanWithin(bytes.NewReader(file), int64(len(file)), limit)
-		if err != nil || (r.Skipped != nil) != skipped || skipped && r.Skipped.Kind != elf.KindTooMuchCode {
-			t.Errorf("limit %d: %+v, %v", limit, r, err)
-		}
-	}
 }
 
 // TestBoundary: a reference counts only where decoding from the last known start leads to it.
