@@ -155,15 +155,17 @@ func userDir(variable, usual string) string {
 	_, _ = fmt.Sscan(string(text), &inside, &outside)
 	uid := outside + os.Geteuid() - inside
 	dir, home := os.Getenv(variable), os.Getenv("HOME")
-	if u, err := user.LookupId(strconv.Itoa(uid)); home == "" && err == nil {
-		home = u.HomeDir
-	}
 	switch {
 	case uid == 0:
 		return ""
 	case filepath.IsAbs(dir):
 		return filepath.Join(dir, "vfix")
-	case filepath.IsAbs(home):
+	case home == "":
+		if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+			home = u.HomeDir
+		}
+	}
+	if filepath.IsAbs(home) {
 		return filepath.Join(home, usual, "vfix")
 	}
 	return ""

@@ -46,9 +46,6 @@ func (l *looker) find() (*findings, error) {
 // Engines make such a layer for each container.
 const few = 100
 
-// interval is how often a start asks whether another one has ended its look.
-const interval = 5 * time.Millisecond
-
 // directory returns the files to patch in one directory, and what the root shows of them.
 func (l *looker) directory(d directory) (*findings, error) {
 	dir, err := os.Open(d.path)
@@ -67,6 +64,7 @@ func (l *looker) directory(d directory) (*findings, error) {
 			if time.Now().After(l.Until) {
 				return nil, fmt.Errorf("%w: another start examines the same image", errBound)
 			}
+			const interval = 5 * time.Millisecond
 			time.Sleep(interval)
 		}
 		found = l.cache.get(key)
