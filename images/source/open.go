@@ -141,12 +141,15 @@ func openFile(ctx context.Context, ref Ref, o Options) (*Source, error) {
 
 // rootDirs are names at the top of a root filesystem but never of an archive of images (Filesystem Hierarchy Standard
 // 3.0, chapter 3).
-const rootDirs = "bin boot dev etc home lib lib64 media mnt opt proc root run sbin srv sys tmp usr var"
+var rootDirs = []string{
+	"bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv",
+	"sys", "tmp", "usr", "var",
+}
 
 // inRoot reports whether an entry can only belong to a root filesystem.
 func inRoot(entry string) bool {
 	top, _, _ := strings.Cut(entry, "/")
-	return slices.Contains(strings.Fields(rootDirs), top)
+	return slices.Contains(rootDirs, top)
 }
 
 // IsTarball reports, by its first block, whether a path is a file that may be a tar archive, compressed or not. A damaged
