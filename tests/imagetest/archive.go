@@ -47,13 +47,6 @@ func ZstdOf(t testing.TB, data []byte) []byte {
 	return z.EncodeAll(data, nil)
 }
 
-// OneBlob has the same content under every digest.
-type OneBlob []byte
-
-func (b OneBlob) Open(v1.Descriptor) (io.ReadCloser, int64, error) {
-	return io.NopCloser(bytes.NewReader(b)), int64(len(b)), nil
-}
-
 // Decompressors runs a test with each decompressor that is installed.
 func Decompressors(t *testing.T, f func(t *testing.T)) {
 	t.Run("igzip", func(t *testing.T) {

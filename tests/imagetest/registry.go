@@ -74,7 +74,3 @@ func (f *FakeRegistry) Reset(spoil func(http.ResponseWriter, *http.Request) bool
 	defer f.Mu.Unlock()
 	f.Seen, f.spoil = nil, spoil
 }
-
-type RoundTrip func(*http.Request) (*http.Response, error)
-
-func (f RoundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
