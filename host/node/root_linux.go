@@ -239,7 +239,7 @@ func (r *root) inUse(except int) error {
 			continue
 		}
 		if unix.Stat("/proc/"+p.Name()+"/root", &st) == nil && st.Dev == own && st.Ino == r.stat.Ino {
-			return fmt.Errorf("root: a process has it as its root: %s: nothing is changed", p.Name())
+			return fmt.Errorf("a process has it as its root: %s: nothing is changed", p.Name())
 		}
 	}
 	return err

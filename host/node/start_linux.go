@@ -136,7 +136,7 @@ func (s *start) apply(r *root, targets []*target, set settings) error {
 	}
 	if len(todo) > 0 || set.fallback {
 		if err := r.inUse(s.pid); err != nil {
-			return err
+			return fmt.Errorf("root: %w", err)
 		}
 	}
 	if err := r.putFixes(todo); err != nil {
